@@ -21,7 +21,7 @@ from minrisk._core.decoding import (
     check_owners,
     resolve_strategy,
 )
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.registry import STRATEGIES
 from minrisk._core.segment import Segment
 from minrisk.io.jsonl import SampleReader
@@ -223,7 +223,8 @@ def export(
     """
     config = run_config(output, options)
     if output is None and (format == "tsv" or matrix is not None):
-        raise InputError("format='tsv' and matrix= are for output=; examples are dicts otherwise")
+        raise InputError(Wording("format='tsv' and matrix= are for output=; examples are dicts "
+                                 "otherwise"))
     training = TrainingOutput(None if matrix is None else os.fspath(matrix), pairs, stride, prompt,
                               conversational, format)
     decoding = make_decoding(segments, metric, strategy, weights, weights_temperature, oracle,

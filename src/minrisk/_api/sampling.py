@@ -21,7 +21,7 @@ from minrisk._core.decoding import (
     make_sampler,
     resolve_strategy,
 )
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.registry import SAMPLERS, STRATEGIES
 from minrisk._core.sampler import Message, Sampler, check_numbers
 from minrisk.io.prompts import InputFormat
@@ -123,7 +123,7 @@ def sample(
     """
     config, chosen = run_config(output, options), _sampler(sampler, options)
     if output is None and (repeat or format != "json"):
-        raise InputError("repeat= and format= are for output=; samples have their counts")
+        raise InputError(Wording("repeat= and format= are for output=; samples have their counts"))
     sampling = _sampling(prompts, chosen, n, seed, reference_options, options, on_blank=on_blank,
                          input_format=input_format, reference_samples=reference_samples)
     last = Collect(SampledPrompt.of) if output is None else None

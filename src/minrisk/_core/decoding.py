@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy.typing as npt
 
 from minrisk._core.adapters import as_metric, as_sampler, named_metric
-from minrisk._core.errors import InputError, brief
+from minrisk._core.errors import InputError, Wording, brief
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options
 from minrisk._core.recipe import Recipe
@@ -179,8 +179,9 @@ def check_owners(known: Iterable[str], metric: MetricLike | None,
         chosen = as_metric(METRIC if metric is None else metric)
         if option in option_names(type(chosen)):
             raise InputError(
-                f"unknown option {option!r}; it belongs to metric {chosen.name!r}: give "
-                f"metric=minrisk.make_metric({chosen.name!r}, {option}={brief(options[option])})")
+                Wording("unknown option {option!r}; it belongs to metric {name!r}: give "
+                        "metric=minrisk.make_metric({name!r}, {option}={brief})", option=option,
+                        name=chosen.name, brief=brief(options[option])))
         owners = [name for name, cls in STRATEGIES.installed() if option in option_names(cls)]
         if owners:
             raise InputError(f"unknown option {option!r}; it belongs to strategy "

@@ -96,7 +96,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         code = _fail(error.format_message())
     except (MinriskError, OSError) as error:
-        code = _fail(str(error))
+        code = _fail(as_flags(error))
     except click.Abort as end:
         code = TERMINATED if isinstance(end.__context__, Terminated) else INTERRUPTED
     _discard_unflushed_output()
@@ -124,13 +124,13 @@ def _show_once() -> Callable[..., None]:
     def show(message: Warning | str, *_: object, **__: object) -> None:
         if str(message) not in shown:
             shown.add(str(message))
-            click.echo(f"minrisk: warning: {as_flags(str(message))}", err=True)
+            click.echo(f"minrisk: warning: {as_flags(message)}", err=True)
 
     return show
 
 
 def _fail(message: str) -> int:
-    click.echo(f"minrisk: error: {as_flags(' '.join(message.split()))}", err=True)
+    click.echo(f"minrisk: error: {' '.join(message.split())}", err=True)
     return MISUSE
 
 

@@ -6,16 +6,14 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import click
 
-from minrisk._core.errors import MinriskError
+from minrisk._core.errors import MinriskError, Wording
 from minrisk._core.progress import progress_listener
 from minrisk.cli.exit_codes import INTERRUPTED, SOME_FAILED
-from minrisk.cli.flags import portable_as_flags
 from minrisk.cli.progress import Progress, has_room_for_bar
 from minrisk.cli.run_options import RunOptions
 from minrisk.cli.run_report import stage_summary, write_report
@@ -28,8 +26,6 @@ from minrisk.io.shards import Shard
 from minrisk.io.sink import QueueSink, Sink
 from minrisk.pipeline.job import Job, open_run
 from minrisk.pipeline.run import Run
-from minrisk.pipeline.stages import Write
-from minrisk.pipeline.workers import WorkerPool
 
 _SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens", "judge_requests",
           "judge_prompt_tokens", "judge_completion_tokens")  # in the summary
@@ -46,7 +42,6 @@ def execute(options: RunOptions, job: Job, written: Sequence[str] = ()) -> RunRe
     if options.report:
         check_writable(options.report)
         written = [*written, options.report]
-    job = replace(job, pools=_with_flags(job.pools))
     with open_run(options, job, read=[options.config] if options.config else [],
                   written=written) as run:
         remaining = [what.shard for what in run.sink.remaining()]
@@ -59,20 +54,11 @@ def execute(options: RunOptions, job: Job, written: Sequence[str] = ()) -> RunRe
             if options.report:
                 write_report(options.report, run, progress, job.signatures)
         for reason in run.broken.values():
-            progress.error(f"unfinished: {reason}")
+            progress.error(Wording("unfinished: {reason}", reason=reason))
         if run.sink.counts["failed"]:
             progress.error(_failures(options, run.sink.counts, first_failure))
         failed = run.sink.counts["failed"] + len(run.broken)
         return RunResult(SOME_FAILED if failed else 0, run.sink.counts, _values(run.sink))
-
-
-def _with_flags(pools: Sequence[WorkerPool]) -> list[WorkerPool]:
-    """The pools, with flags in the errors that the last stage writes."""
-    *others, last = pools
-    *stages, write = last.stages
-    if isinstance(write, Write):
-        write = replace(write, rephrase=portable_as_flags())
-    return [*others, replace(last, stages=(*stages, write))]
 
 
 def _failures(options: RunOptions, counts: Mapping[str, int], first: Result | None) -> str:

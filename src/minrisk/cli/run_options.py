@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 
 from minrisk._core.options import flag
 from minrisk._core.threads import set_threads
+from minrisk.cli.flags import portable_as_flags
+from minrisk.io.writer import Writer
 from minrisk.pipeline.job import Job, RunConfig
-from minrisk.pipeline.stages import Stage
+from minrisk.pipeline.stages import Stage, Write
 from minrisk.pipeline.workers import WorkerPool
 
 QUIET_HELP = "Print nothing but errors on standard error."
@@ -39,3 +41,7 @@ class RunOptions(RunConfig):
 
     def pool(self, *stages: Stage, gpus: bool = True) -> WorkerPool:
         return replace(super().pool(*stages, gpus=gpus), quiet=self.quiet)
+
+    def write(self, writer: Writer) -> Write:
+        """The stage that writes, with flags in its errors."""
+        return Write(writer, portable_as_flags())

@@ -14,7 +14,7 @@ from minrisk._core.adapters import as_metric
 from minrisk._core.arrays import Floats
 from minrisk._core.batch import bind
 from minrisk._core.decoding import METRIC, MetricLike
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Bounds, checked
 from minrisk._core.pool import Pool
@@ -214,7 +214,7 @@ def _reference_lists(references: Sequence[str | Sequence[str]]) -> Iterator[Sequ
         try:
             yield checked_texts([own] if isinstance(own, str) else own, "references")
         except InputError as error:
-            raise InputError(f"line {line}: {error}") from None
+            raise InputError(Wording("line {line}: {error}", line=line, error=error)) from None
 
 
 def _check(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[str]] | None,
@@ -291,7 +291,7 @@ def _best_of_line(line: int, pool: Pool[Any]) -> Floats:
     try:
         best: Floats = pool.scores().max(axis=1)
     except InputError as error:
-        raise InputError(f"line {line}: {error}") from error
+        raise InputError(Wording("line {line}: {error}", line=line, error=error)) from error
     return best
 
 

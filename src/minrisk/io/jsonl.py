@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError, brief
+from minrisk._core.errors import InputError, Wording, brief
 from minrisk._core.segment import Segment
 from minrisk._core.weights import checked_logprobs, checked_numbers
 from minrisk.io.files import Input, text_of
@@ -63,7 +63,7 @@ class SampleReader:
     def parse(self, raw: RawRecord) -> Record:
         record = Record.of(raw)
         try:
-            fields = parse(text_of(raw.content, raw.line), "give num_candidates=")
+            fields = parse(text_of(raw.content, raw.line), Wording("give num_candidates="))
         except InputError as error:
             return record.failed(error)
         return self.parse_fields(fields, record)
@@ -121,8 +121,9 @@ def parse(text: str, advice: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"found invalid JSON ({error}), wanted one JSON object a line; "
-                         f"if this is plain text, {advice}") from None
+        raise InputError(Wording("found invalid JSON ({error}), wanted one JSON object a line; if "
+                                 "this is plain text, {advice}", error=error,
+                                 advice=advice)) from None
     if not isinstance(found, dict):
         raise InputError(f"found {show(found)}, wanted a JSON object")
     return found

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minrisk._core.errors import InputError, brief
+from minrisk._core.errors import InputError, Wording, brief
 from minrisk._core.segment import Segment
 from minrisk.io.files import Input
 from minrisk.io.jsonl import SampleReader
@@ -45,8 +45,8 @@ class ObjectReader:
     def _segment(self, segment: Segment, index: int) -> Segment:
         assert isinstance(self.lines, SampleReader)
         if self.lines.weighting.by != "auto" or self.lines.oracle is not None:
-            raise InputError("weights= and oracle= are for dicts; a Segment has its weights and "
-                             "references already")
+            raise InputError(Wording("weights= and oracle= are for dicts; a Segment has its "
+                                     "weights and references already"))
         return segment.at(index)
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
-from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk.io.files import Output, as_input_error, replace_file
 from minrisk.io.inputs import ERRORS, MANIFEST
 from minrisk.io.journal import Journal
@@ -173,8 +173,9 @@ class RunStore:
         if not self._resume:
             if self._was_removed(content):
                 return
-            raise InputError(f"{self._name} holds an earlier run; resume=True goes on with "
-                             "it, overwrite=True starts again, or name another output")
+            raise InputError(Wording("{name} holds an earlier run; resume=True goes on with it, "
+                                     "overwrite=True starts again, or name another output",
+                                     name=self._name))
         self._is_new = False
         self._load_manifest(content)
         for _, entry in self._finished_journal:
@@ -217,8 +218,9 @@ class RunStore:
     def _refuse_others(self, sizes: Mapping[str, int]) -> None:
         if sizes:
             there = redact_url(self.store.location(next(iter(sizes))))
-            raise InputError(f"{there} exists, and no manifest says that minrisk made it; "
-                             "overwrite=True replaces it, or name another output")
+            raise InputError(Wording("{there} exists, and no manifest says that minrisk made it; "
+                                     "overwrite=True replaces it, or name another output",
+                                     there=there))
 
     def _load_manifest(self, content: bytes) -> None:
         try:
@@ -230,9 +232,9 @@ class RunStore:
             differing = differences(before, self._settings)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             path = redact_url(self.store.location(self._manifest))
-            raise InputError(f"{path}, which says how the output was made, is no manifest of this "
-                             "version; overwrite=True starts again, or name another "
-                             "output") from None
+            raise InputError(Wording("{path}, which says how the output was made, is no manifest "
+                                     "of this version; overwrite=True starts again, or name "
+                                     "another output", path=path)) from None
         check_same(self._name, differing)
         self._run, self._finished = run, finished
         self._saved = len(finished)

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk.io import remote
 from minrisk.io.compression import codec_for
 from minrisk.io.files import as_input_error, replace_file
@@ -215,8 +215,8 @@ def check_new(path: str, overwrite: bool) -> None:
     """Raise InputError if a file exists and may not be replaced."""
     is_there = remote.exists if remote.is_url(path) else os.path.exists
     if is_there(path) and not overwrite:
-        raise InputError(f"{remote.redact_url(path)} exists; overwrite=True replaces it, or name "
-                         "another file")
+        raise InputError(Wording("{path} exists; overwrite=True replaces it, or name another file",
+                                 path=remote.redact_url(path)))
 
 
 def write_text(path: str, text: str) -> None:
@@ -263,8 +263,8 @@ def _is_remote(output: str) -> bool:
 
 def _check_work(output: str, work: str | None) -> None:
     if work:
-        raise InputError(f"work= goes with a URL as output; unfinished work of {output} is kept "
-                         "beside it")
+        raise InputError(Wording("work= goes with a URL as output; unfinished work of {output} is "
+                                 "kept beside it", output=output))
 
 
 def _make_folders(path: str) -> list[str]:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 from minrisk._core.arrays import finite_or_none
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.sample_columns import columns, columns_with_references
 from minrisk._core.sampler import Samples
 from minrisk._core.segment import Confidence, Ranking, Segment, Uncertainty
@@ -105,8 +105,8 @@ class SampleWriter:
 
     def _text(self, texts: Sequence[str], size: int) -> str:
         if len(texts) != size:
-            raise InputError(f"found {len(texts)} samples; plain text has {size} lines for every "
-                             "prompt: give format='json'")
+            raise InputError(Wording("found {texts} samples; plain text has {size} lines for every "
+                                     "prompt: give format='json'", texts=len(texts), size=size))
         return text_lines(texts, size)
 
     def counts(self, record: Record) -> Mapping[str, int]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from minrisk._core.adapters import inner
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric, Metric, PartialStatistics
 from minrisk._core.options import option
@@ -88,8 +88,8 @@ class Combined(Metric[_CombinedFeatures]):
             raise InputError(f"combined: expected {len(self.metrics)} weights (one per metric); "
                              f"got {len(weights)}")
         if self.by == "product" and set(weights) != {1.0}:
-            raise InputError("combined: weights do not change a product; leave them out, or add "
-                             "the scores (by='score')")
+            raise InputError(Wording("combined: weights do not change a product; leave them out, "
+                                     "or add the scores (by='score')"))
         object.__setattr__(self, "weights", weights)
         if self.compares_outcomes and not all(m.compares_outcomes for m in self.metrics):
             raise InputError(f"combined: some of {self.name} compare outcomes, and some texts, "
@@ -156,9 +156,10 @@ class Combined(Metric[_CombinedFeatures]):
                source: _CombinedFeatures | None = None) -> Floats:
         """(H, R) the weighted sum, or the product, for every pair."""
         if self.by in _OF_UTILITIES:
-            raise InputError(f"combined: by={self.by!r} compares hypotheses by their utilities, "
-                             "which single pairs do not have; choose a strategy that needs no "
-                             "scores of pairs, such as standard or aggregate, or by='rank'")
+            raise InputError(Wording("combined: by={by!r} compares hypotheses by their utilities, "
+                                     "which single pairs do not have; choose a strategy that needs "
+                                     "no scores of pairs, such as standard or aggregate, or "
+                                     "by='rank'", by=self.by))
         pools = hyps.pool or (None,) * len(self.metrics)
         parts = [weight * self._pair_scores(metric, pool, *features) for pool, (
             metric, weight, *features) in zip(pools, self._per_metric(hyps, refs, source),
@@ -171,7 +172,8 @@ class Combined(Metric[_CombinedFeatures]):
         if self.by in ("rank", "product"):
             return self.scores(hyps, refs, source) @ mass
         if self.by in _OF_UTILITIES and abs(mass.sum() - 1) > _MASS_ERROR:
-            raise InputError(f"combined: by={self.by!r} needs all references at once, not in parts")
+            raise InputError(Wording("combined: by={by!r} needs all references at once, not in "
+                                     "parts", by=self.by))
         total = np.zeros(len(hyps))
         for metric, weight, ours, theirs, src in self._per_metric(hyps, refs, source):
             found = metric.utility(ours, theirs, mass, src)

@@ -14,7 +14,7 @@ from itertools import groupby
 from operator import attrgetter
 from time import perf_counter
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk.io.record import Result
 from minrisk.io.sink import MISSING, Sink, UnfinishedShard
 from minrisk.pipeline.batches import OnError
@@ -186,8 +186,8 @@ class Run:
             return results
         failed = self.sink.counts["failed"] + len(failures)
         if failed > limit:
-            self._stop(f"{failed} segments failed, more than max_errors={limit}; "
-                       f"the last: {failures[-1].message}")
+            self._stop(Wording("{failed} segments failed, more than max_errors={limit}; the last: "
+                               "{last}", failed=failed, limit=limit, last=failures[-1].message))
             return [r for r in results if r.failure is None]
         return results
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol
 
 from minrisk._core.arrays import Floats
 from minrisk._core.batch import Batch, bind
-from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric
 from minrisk._core.sampler import PartialError, Sample, Sampler
@@ -117,8 +117,9 @@ class GenerateSamples:
             return record.failed(InputError(f"found messages, which sampler {self.sampler.name!r} "
                                             "does not take; wanted a source or a prompt"))
         if self._lacks_instruction(record):
-            return record.failed(InputError("the model needs an instruction besides the source; "
-                                            'give prompt="Translate into French: {source}"'))
+            return record.failed(InputError(Wording('the model needs an instruction besides the '
+                                                    'source; give prompt="Translate into French: '
+                                                    '{source}"')))
         return record
 
     def _lacks_instruction(self, record: Record) -> bool:
@@ -183,11 +184,12 @@ class EqualSamples:
         self._prompts += is_equal
         self._is_decided = not is_equal or self._prompts == _PROMPTS_WITH_EQUAL_SAMPLES
         if is_equal and self._is_decided:
-            warnings.warn("all samples of a prompt are equal, for each of the first "
-                          f"{self._prompts} prompts, so there is nothing to choose from; the "
-                          "server may ignore the temperature or return cached answers, or "
-                          "sampling is cut to the likeliest tokens: check the server's settings, "
-                          "or raise temperature=", stacklevel=2)
+            warnings.warn(Wording("all samples of a prompt are equal, for each of the first "
+                                  "{prompts} prompts, so there is nothing to choose from; the "
+                                  "server may ignore the temperature or return cached answers, or "
+                                  "sampling is cut to the likeliest tokens: check the server's "
+                                  "settings, or raise temperature=",
+                                  prompts=self._prompts), stacklevel=2)
 
 
 @dataclass(frozen=True)
@@ -316,7 +318,7 @@ class Write:
     loads_model: ClassVar[bool] = False
 
     writer: Writer
-    rephrase: Callable[[str], str] = str  # of errors, for a command that names options by flags
+    rephrase: Callable[[object], str] = str  # of errors, for a command that names options by flags
 
     def prepare(self) -> None:
         pass
@@ -330,7 +332,7 @@ class Write:
                 return self._made(record, self.writer(record), record.scores)
             except (ValueError, RecursionError, MinriskError) as error:  # nested too deeply
                 record = record.failed(error).replace(fields={})
-        record = record.replace(error=InputError(self.rephrase(str(record.error))))
+        record = record.replace(error=InputError(self.rephrase(record.error)))
         return self._made(record, self.writer.failed(record), None)
 
     def _made(self, record: Record, text: str, scores: Any) -> Result:

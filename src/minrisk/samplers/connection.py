@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.sampler import Prompt, Sample, Samples
 from minrisk._core.vote import Vote, find_answer
 from minrisk.openai.choices import Choice, total_usage
@@ -90,8 +90,9 @@ class Connection:
         unsupported = self._completions.capabilities.unsupported_fields
         is_requested = "logprobs" in request.body.keys() - unsupported
         if is_requested and all(choice.raw.get("logprobs") is None for choice in choices):
-            self._completions.note("logprobs", "the server returns no log-probabilities, so "
-                                   "samples have none; logprobs=False does not request them")
+            self._completions.note("logprobs", Wording(
+                "the server returns no log-probabilities, so samples have none; logprobs=False "
+                "does not request them"))
 
 
 def _limit(request: UpstreamRequest) -> str:

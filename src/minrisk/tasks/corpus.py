@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from minrisk._core.errors import InputError, brief
+from minrisk._core.errors import InputError, Wording, brief
 from minrisk.io.inputs import InputFile, input_files
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.objects import ObjectReader
@@ -67,8 +67,8 @@ def segments_of(segments: Any, engine: str | None = None) -> Corpus:
     try:
         return _files(rest)
     except InputError as error:
-        raise InputError(f"{error}; strings are names of files here: for the samples of one "
-                         "segment, use minrisk.decode") from None
+        raise InputError(Wording("{error}; strings are names of files here: for the samples "
+                                 "of one segment, use minrisk.decode", error=error)) from None
 
 
 def prompts_of(prompts: Any, engine: str | None = None) -> Corpus:
