@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,9 +19,11 @@ from minrisk._core.groups import Groups
 from minrisk._core.metric import (
     Ability,
     AnyMetric,
+    DerivedMetric,
     Metric,
     PartialStatistics,
     Surrogate,
+    Traits,
     implemented_abilities,
     lacks_ability,
 )
@@ -140,7 +142,7 @@ def _not_a_metric(value: Any, field: str) -> InputError:
 
 
 @dataclass(frozen=True)
-class MetricAdapter(Metric[Any]):
+class MetricAdapter(DerivedMetric[Any]):
     """Makes a metric of an object that has the methods of one but does not derive from `Metric`.
 
     Attributes that it lacks are False, but for `loads_model`: it may load one.
@@ -153,35 +155,28 @@ class MetricAdapter(Metric[Any]):
         return str(getattr(self.metric, "name", type(self.metric).__name__))
 
     @property
-    def abilities(self) -> Ability:
-        return implemented_abilities(self.metric)
+    def traits(self) -> Traits:
+        declared = Traits.of(self.metric)
+        reads_source = bool(getattr(self.metric, "reads_source", declared.needs_source))
+        return replace(declared, abilities=implemented_abilities(self.metric),
+                       reads_source=reads_source, loads_model=bool(getattr(self.metric, "loads_model", True)))
 
     @property
-    def needs_source(self) -> bool:
-        return bool(getattr(self.metric, "needs_source", False))
-
-    @property
-    def ignores_references(self) -> bool:
-        return bool(getattr(self.metric, "ignores_references", False))
-
-    @property
-    def is_error(self) -> bool:
-        return bool(getattr(self.metric, "is_error", False))
-
-    @property
-    def loads_model(self) -> bool:
-        return bool(getattr(self.metric, "loads_model", True))
-
-    @property
-    def features_per_segment(self) -> bool:
-        return bool(getattr(self.metric, "features_per_segment", False))
+    def concurrent_batches(self) -> int:
+        return int(getattr(self.metric, "concurrent_batches", 1))
 
     def prepare(self) -> None:
-        if callable(getattr(self.metric, "prepare", None)):
-            self.metric.prepare()
+        self._call_if_present("prepare")
+
+    def prepare_thread(self) -> None:
+        self._call_if_present("prepare_thread")
 
     def features(self, texts: Sequence[str]) -> Any:
         return self.metric.features(texts)
+
+    def segment_features(self, segment: Segment, texts: Sequence[str]) -> Any:
+        found = getattr(self.metric, "segment_features", None)
+        return found(segment, texts) if callable(found) else self.features(texts)
 
     def scores(self, hyps: Any, refs: Any, source: Any = None) -> Floats:
         found: Floats = self.metric.scores(hyps, refs, source)
@@ -225,10 +220,6 @@ class MetricAdapter(Metric[Any]):
 
     def corpus(self, statistics: Floats) -> float:
         return float(self._require(Ability.CORPUS_STATISTICS).corpus(statistics))
-
-    @property
-    def is_vote(self) -> bool:
-        return bool(getattr(self.metric, "is_vote", False))
 
     def answers(self, features: Any) -> list[str | None] | None:
         found: list[str | None] | None = self._call_if_present("answers", features)

@@ -6,10 +6,11 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import Field
+from dataclasses import Field, dataclass
 from enum import Flag, auto
-from functools import wraps
+from functools import reduce, wraps
 from inspect import getattr_static
+from operator import and_
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -74,6 +75,47 @@ _PHRASES = {
     Ability.CORPUS_STATISTICS: "has statistics of a corpus",
     Ability.CHOICE: "chooses among all hypotheses at once",
 }
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a metric declares, as class variables or properties (see `Metric`)."""
+
+    abilities: Ability = Ability.NONE
+    needs_source: bool = False
+    reads_source: bool = False
+    ignores_references: bool = False
+    compares_outcomes: bool = False
+    is_vote: bool = False
+    is_error: bool = False
+    loads_model: bool = False
+    features_per_segment: bool = False
+    needs_segment: bool = False
+    compares_hypotheses: bool = False
+
+    @classmethod
+    def of(cls, metric: Any) -> Traits:
+        """Those that an object declares; what it does not declare has its default."""
+        found: dict[str, Any] = {
+            f.name: getattr(metric, f.name, f.default) for f in dataclasses.fields(cls)}
+        return cls(**found)
+
+    @classmethod
+    def combined(cls, metrics: Iterable[AnyMetric]) -> Traits:
+        """Those of a metric that computes its scores from the scores of these."""
+        found = [cls.of(metric) for metric in metrics]
+        return cls(
+            abilities=reduce(and_, (own.abilities for own in found)),
+            needs_source=any(own.needs_source for own in found),
+            reads_source=any(own.reads_source for own in found),
+            ignores_references=all(own.ignores_references for own in found),
+            compares_outcomes=any(own.compares_outcomes for own in found),
+            is_error=all(own.is_error for own in found),
+            loads_model=any(own.loads_model for own in found),
+            # a model encodes the texts of a batch together
+            features_per_segment=all(own.features_per_segment for own in found),
+            needs_segment=any(own.needs_segment for own in found),
+            compares_hypotheses=any(own.compares_hypotheses for own in found))
 
 
 class Metric(Options, ABC, Generic[F]):
@@ -164,9 +206,9 @@ class Metric(Options, ABC, Generic[F]):
     def concurrent_batches(self) -> int:
         """Number of batches that threads score at once, so that no device waits for the host.
 
-        It is asked for after `prepare`.
+        It is asked for after `prepare`. A wrapper has that of its inner metrics.
         """
-        return 1
+        return concurrent_batches_of(inner_metrics(self))
 
     @property
     def needs_segment(self) -> bool:
@@ -184,9 +226,13 @@ class Metric(Options, ABC, Generic[F]):
 
     def prepare(self) -> None:
         """Import packages and load models, so that errors appear before the first segment."""
+        for part in inner_metrics(self):
+            part.prepare()
 
     def prepare_thread(self) -> None:
         """Prepare a thread that scores batches beside others, before its first one."""
+        for part in inner_metrics(self):
+            part.prepare_thread()
 
     @abstractmethod
     def features(self, texts: Sequence[str]) -> F:
@@ -323,6 +369,29 @@ class Metric(Options, ABC, Generic[F]):
 
 
 AnyMetric = Metric[Any]
+
+
+class DerivedMetric(Metric[F]):
+    """A metric whose traits follow from those of other metrics: `traits` has them all."""
+
+    @property
+    @abstractmethod
+    def traits(self) -> Traits: ...
+
+
+def _derived(name: str) -> property:
+    return property(lambda metric: getattr(metric.traits, name))
+
+
+for _trait in dataclasses.fields(Traits):
+    setattr(DerivedMetric, _trait.name, _derived(_trait.name))
+
+
+def concurrent_batches_of(metrics: Iterable[AnyMetric]) -> int:
+    """Number of batches that may be scored at once: the smallest of the metrics with models."""
+    return min((metric.concurrent_batches for metric in metrics if metric.loads_model), default=1)
+
+
 _Scores = Callable[..., Floats]
 
 

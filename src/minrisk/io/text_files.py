@@ -95,7 +95,8 @@ class TextFiles(Options):
             return Column(files, size, option) if files else None
         if number >= len(files):
             raise InputError(Wording(name + "= names {count} files; for a folder as output, "
-                                     "one for each input is wanted, in the same order", count=len(files)))
+                                     "one for each input is wanted, in the same order",
+                                     count=len(files)))
         return Column(files[number:number + 1], size, option)
 
 

@@ -18,15 +18,15 @@ from minrisk._core.arrays import Floats
 from minrisk._core.batch import Batch, bind
 from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk._core.lazy import lazy
-from minrisk._core.metric import AnyMetric
+from minrisk._core.metric import AnyMetric, concurrent_batches_of
 from minrisk._core.sampler import PartialError, Sample, Sampler
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import (
     Strategy,
     all_metrics,
     batch_size_of,
-    concurrent_batches_of,
     loads_model,
+    metrics_of,
     prepare,
     prepare_thread,
     take_usage,
@@ -259,7 +259,7 @@ class Decode:
 
     def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
         size = self.batch_size or batch_size_of(self.strategy)
-        threads = concurrent_batches_of(self.strategy)
+        threads = concurrent_batches_of(metrics_of(self.strategy))
         if threads == 1:
             return in_batches(items, size, self._rank, self.on_error)
         return in_threads(items, size, self._rank, self.on_error, threads,
