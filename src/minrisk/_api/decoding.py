@@ -274,4 +274,5 @@ def _examples(found: Generator[str | InputError]) -> Generator[dict[str, Any]]:
             if isinstance(lines, InputError):
                 warnings.warn(f"{lines}; the segment gives no example", stacklevel=2)
             else:
-                yield from (cast(dict[str, Any], json.loads(line)) for line in lines.splitlines())
+                yield from (cast(dict[str, Any], json.loads(line))
+                            for line in lines.split("\n") if line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 
@@ -19,6 +19,7 @@ from minrisk.evaluation.metric_bias import origin_of, warn_of_bias
 from minrisk.evaluation.scoring import SEED, Score, SignificanceTest, score_signature
 from minrisk.evaluation.scoring import score as score_systems
 from minrisk.io.files import Input
+from minrisk.io.jsonl import output_texts
 from minrisk.io.remote import redact_url
 from minrisk.pipeline.job import THREADS_HELP, check_files
 
@@ -83,19 +84,19 @@ class ScoreOptions:
 def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
     """Score the outputs of systems against references.
 
-    An output has a line per segment. The numbers are sacreBLEU's for its metrics: of the corpus
-    from its summed statistics, with the same resamples; so are the p-values of
-    --paired-bs. Other metrics are means over segments.
-    With several references, a segment gets its best score against any of them, unless the metric
-    combines references itself, as BLEU, TER and CIDEr-D do. The signature of a score is sacreBLEU's
-    where it can express all options of the metric. A warning names each system that is judged by
-    the metric that chose it; FILE.run.json beside an output says which metric that was. Files may
-    be compressed; `-` is standard input.
+    An output has a line per segment, or is JSON lines as `decode` writes them. The numbers are
+    sacreBLEU's for its metrics: of the corpus from its summed statistics, with the same resamples;
+    so are the p-values of --paired-bs. Other metrics are means over segments. With several
+    references, a segment gets its best score against any of them, unless the metric combines
+    references itself, as BLEU, TER and CIDEr-D do. The signature of a score is sacreBLEU's where it
+    can express all options of the metric. A warning names each system that is judged by the metric
+    that chose it; FILE.run.json beside an output says which metric that was. Files may be
+    compressed; `-` is standard input.
     """
     set_threads(options.threads)
     metrics = chosen.make()
     _check(options, metrics)
-    systems = {redact_url(path): _lines(path) for path in options.systems}
+    systems = {redact_url(path): _stripped(output_texts(path)) for path in options.systems}
     references = _references(options.references) if options.references else None
     sources = _lines(options.source) if options.source else None
     columns = []
@@ -128,7 +129,11 @@ def _one_system() -> InputError:
 
 
 def _lines(path: str) -> list[str]:
-    return [text.rstrip() for text in Input(path).texts()]  # as sacreBLEU reads them
+    return _stripped(Input(path).texts())
+
+
+def _stripped(texts: Iterable[str]) -> list[str]:
+    return [text.rstrip() for text in texts]  # as sacreBLEU reads them
 
 
 def _references(paths: Sequence[str]) -> list[tuple[str, ...]]:

@@ -29,7 +29,7 @@ from minrisk._core.segment import Segment
 from minrisk._core.weights import checked_logprobs, checked_numbers
 from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile
-from minrisk.io.record import AUTO, RawRecord, Record, Weighting, checksum
+from minrisk.io.record import AUTO, RawRecord, Record, Weighting, checksum, error_location
 
 # lists with one value per sample or reference
 SAMPLE_FIELDS = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "lengths",
@@ -127,6 +127,40 @@ def parse(text: str, advice: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InputError(f"found {show(found)}, wanted a JSON object")
     return found
+
+
+def output_texts(path: str) -> list[str]:
+    """The output of a system: a line of text per segment, or JSON lines as `decode` writes them.
+
+    A segment without a text, which failed or abstained, has an empty one.
+    """
+    source = InputFile.at(path).open()
+    lines = list(source.texts())
+    if not (source.has_fields or (lines and _is_result(lines[0]))):
+        return lines
+    return [_output_text(line, f"{source.name}:{number}") for number, line in enumerate(lines, 1)
+            if line.strip()]
+
+
+def _is_result(line: str) -> bool:
+    """Whether it is no plain text, which may begin with a brace too."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and not found.keys().isdisjoint({"text", "error", "samples"})
+
+
+def _output_text(line: str, where: str) -> str:
+    with error_location(where):
+        fields = parse(line, "let its first line be no JSON object")
+        found = fields.get("text")
+        if found is None and ("error" in fields or fields.get("abstained")):
+            return ""
+        if not isinstance(found, str):
+            raise InputError(f"found text {show(found)}, wanted a string, as `minrisk decode` "
+                             "writes it")
+        return found
 
 
 def id_of(fields: dict[str, Any], index: int) -> str | int | float:
