@@ -65,6 +65,10 @@ def test_the_signature_and_a_summary_are_on_standard_error(samples):
     assert "3 segments, " in result.err
 
 
+def test_a_quiet_demonstration_shows_no_progress():
+    assert run("demo", "--limit", "1", "-q").err == ""
+
+
 def test_quiet_says_nothing(samples, tmp_path):
     result = run("decode", samples, "-q", "-o", tmp_path / "out")
     assert result == (0, "", "")
@@ -367,7 +371,7 @@ def test_ctrl_c_says_how_much_is_written():
         assert process.wait(PATIENCE) == 130
         error = process.stderr.read().decode()
     # the last may be written, but not yet counted
-    assert re.search("interrupted; segments in standard output: [23]\n", error)
+    assert re.search("interrupted after [23] segments\n", error)
     assert "Traceback" not in error
 
 

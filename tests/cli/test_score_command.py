@@ -269,6 +269,15 @@ def test_what_decode_writes_is_scored_by_its_texts(name, tmp_path):
     assert found.out.split() == ["100.0", "100.0", "0.0"], found.err
 
 
+def test_quiet_hides_the_warning_of_bias(tmp_path):
+    samples = write(tmp_path / "in.jsonl", {"samples": ["a", "a b"]})
+    output = tmp_path / "best.jsonl"
+    run("decode", samples, "-o", output)
+    references = write(tmp_path / "ref.txt", "a")
+    assert "overestimates" in run("score", output, "-r", references).err
+    assert run("score", output, "-r", references, "-q").err == ""
+
+
 def test_an_abstention_is_scored_as_an_empty_text(tmp_path):
     output = write(tmp_path / "out.jsonl", {"text": None, "abstained": True}, {"text": "a dog"})
     references = write(tmp_path / "ref.txt", "a cat", "a dog")

@@ -549,9 +549,10 @@ def test_there_are_as_many_workers_as_gpus_for_them(monkeypatch):
     pool = WorkerPool([Decode(Standard(ChrF()))], gpus=0.5)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     assert [planned.workers for planned in plan_workers([pool])] == [4]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    with pytest.raises(InputError, match="has 0 NVIDIA GPUs, too few for 1 workers with"):
-        plan_workers([pool])
+    for none in ("", "-1", "-1,5"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", none)
+        with pytest.raises(InputError, match="has 0 NVIDIA GPUs, too few for 1 workers with"):
+            plan_workers([pool])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
     with pytest.raises(InputError, match="has 1 NVIDIA GPUs, too few for 4 workers with"):
         plan_workers([replace(pool, workers=4)])

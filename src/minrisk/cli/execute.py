@@ -25,6 +25,7 @@ from minrisk.io.run_store import RunStore
 from minrisk.io.shards import Shard
 from minrisk.io.sink import QueueSink, Sink
 from minrisk.pipeline.job import Job, open_run
+from minrisk.pipeline.progress import count_of
 from minrisk.pipeline.run import Run
 
 _SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens", "judge_requests",
@@ -103,7 +104,7 @@ def _run(run: Run, progress: Progress, options: RunOptions) -> Result | None:
     """Show the progress of the run, and return its first failure."""
     first_failure = None
     # what a metric prints is no result
-    with redirect_stdout(sys.stderr), summary(progress, options.output, options.is_stream):
+    with redirect_stdout(sys.stderr), summary(progress, options.is_stream):
         try:
             for result in run.results():
                 _count(progress, result)
@@ -123,15 +124,14 @@ def _count(progress: Progress, result: Result) -> None:
 
 
 @contextmanager
-def summary(progress: Progress, output: str | None, is_stream: bool) -> Iterator[None]:
+def summary(progress: Progress, is_stream: bool) -> Iterator[None]:
     """Show the progress of the work inside, and how much was done, however it ends."""
     try:
         with progress_listener(progress.stage):
             yield
     except KeyboardInterrupt as stop:
-        where = "standard output" if output in (None, "-") else remote.redact_url(output)
-        hint = "" if is_stream else "; --resume goes on"
-        click.echo(f"\nminrisk: interrupted; segments in {where}: {progress.done}{hint}", err=True)
+        click.echo(f"\nminrisk: interrupted after {count_of(progress.done, 'segment')}"
+                   + ("" if is_stream else ", which are kept; --resume goes on"), err=True)
         if type(stop) is not KeyboardInterrupt:  # SIGTERM
             raise
         raise click.exceptions.Exit(INTERRUPTED) from None

@@ -19,7 +19,7 @@ from minrisk.cli.components import MetricOptions
 from minrisk.cli.execute import summary
 from minrisk.cli.options import argument
 from minrisk.cli.progress import Progress, has_room_for_bar
-from minrisk.cli.run_options import QUIET_HELP
+from minrisk.cli.run_options import QUIET_HELP, apply_quiet
 from minrisk.io.files import Output
 from minrisk.io.inputs import InputFile, open_input
 from minrisk.io.jsonl import SampleReader, parse
@@ -73,6 +73,7 @@ def rank(metric: MetricOptions, options: RankOptions) -> None:
     some. Files may be compressed, or URLs. They are read once, a part at a time, by as many workers
     as there are: any number of references fits into memory.
     """
+    apply_quiet(options.quiet)
     set_threads(options.threads)
     for path in options.references:
         open_input(path)  # what is missing is known before the work begins
@@ -81,7 +82,7 @@ def rank(metric: MetricOptions, options: RankOptions) -> None:
     assert record.segment is not None
     progress = Progress(options.quiet, lambda: None, has_room_for_bar(options.output))
     progress.note(signature(strategy))
-    with summary(progress, options.output, is_stream=True):
+    with summary(progress, is_stream=True):
         decoder = PartsDecoder(as_parts_strategy(strategy), record.segment)
         files = tuple(ReferenceFile(InputFile.at(path).location, path)
                       for path in options.references)

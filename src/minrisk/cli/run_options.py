@@ -16,6 +16,12 @@ from minrisk.pipeline.workers import WorkerPool
 QUIET_HELP = "Print nothing but errors on standard error."
 
 
+def apply_quiet(quiet: bool) -> None:
+    """Show no warnings, if quiet."""
+    if quiet:
+        warnings.simplefilter("ignore")
+
+
 @dataclass(frozen=True)
 class RunOptions(RunConfig):
     output: str | None = flag(
@@ -31,8 +37,7 @@ class RunOptions(RunConfig):
 
     def apply(self) -> None:
         """Set the threads and the warning filter of this process."""
-        if self.quiet:
-            warnings.simplefilter("ignore")
+        apply_quiet(self.quiet)
         set_threads(self.threads)
 
     def wants_workers(self, job: Job) -> bool:

@@ -14,6 +14,7 @@ from minrisk._core.threads import MAX_THREADS, set_threads
 from minrisk.cli.command import command
 from minrisk.cli.components import MetricsOptions
 from minrisk.cli.options import argument
+from minrisk.cli.run_options import QUIET_HELP, apply_quiet
 from minrisk.cli.score_report import ScoreColumn, ScoreFormat, show, show_sentences
 from minrisk.evaluation.metric_bias import origin_of, warn_of_bias
 from minrisk.evaluation.scoring import SEED, Score, SignificanceTest, score_signature
@@ -53,6 +54,7 @@ class ScoreOptions:
     sentence_level: bool = flag(False, "--sl", section="Output",
                                 help="Print a line of text per segment instead of one score.")
     threads: int | None = flag(None, metavar="T", ge=1, le=MAX_THREADS, help=THREADS_HELP)
+    quiet: bool = flag(False, "-q", help=QUIET_HELP)
 
     def __post_init__(self) -> None:
         check_files([*self.systems, *self.references, *filter(None, [self.source])], written=[])
@@ -93,6 +95,7 @@ def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
     that chose it; FILE.run.json beside an output says which metric that was. Files may be
     compressed; `-` is standard input.
     """
+    apply_quiet(options.quiet)
     set_threads(options.threads)
     metrics = chosen.make()
     _check(options, metrics)

@@ -80,10 +80,11 @@ def _plain(value: Any) -> Any:
 def _checksum(content: Any) -> int:
     """A checksum of its content, by which a resumed run sees whether it has changed."""
     if isinstance(content, Segment):
-        arrays = (content.weights.tobytes(), content.counts.tobytes())
-        outcomes = () if content.outcomes is None else content.outcomes.hypotheses
-        texts = json.dumps([content.hypotheses, content.references, content.source, *outcomes])
-        return checksum(texts.encode(), *arrays)
+        arrays = (content.weights, content.counts, content.logprobs, content.lengths)
+        outcomes = None if content.outcomes is None else content.outcomes.hypotheses
+        texts = json.dumps([content.hypotheses, content.references, content.source, outcomes])
+        return checksum(texts.encode(), *(b"" if array is None else array.tobytes()
+                                          for array in arrays))
     try:
         return checksum(json.dumps(content, default=_plain_or_text).encode())
     except (ValueError, RecursionError, TypeError):  # parsing the record reports this error

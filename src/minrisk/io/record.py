@@ -196,9 +196,11 @@ def _reason_with_location(where: str, reason: str) -> str:
 
 
 def checksum(*contents: bytes) -> int:
+    """The checksum of the contents, and of where each of them begins."""
     found = 0
-    for content in contents:
-        found = crc32(content, found)
+    for number, content in enumerate(contents):
+        length = b"%d:" % len(content) if number else b""
+        found = crc32(content, crc32(length, found))
     return found
 
 

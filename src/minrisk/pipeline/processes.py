@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from glob import glob
-from itertools import chain
+from itertools import chain, takewhile
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from threading import Thread
@@ -106,7 +106,8 @@ def _gpus() -> int:
     given = os.environ.get(_VISIBLE_GPUS)
     if given is None:
         return len(glob("/dev/nvidia[0-9]*"))
-    return len([device for device in given.split(",") if device])
+    # as CUDA, which sees none from the first that does not exist
+    return len(list(takewhile(lambda device: device.strip() not in ("", "-1"), given.split(","))))
 
 
 def _until(stop: Condition, readers: Sequence[BlockReader]) -> Iterator[Item]:

@@ -70,7 +70,7 @@ class RunProgress:
     def finish(self) -> None:
         failed = f", {self.failed} failed" if self.failed else ""
         counts = "".join(f", {count:,} {name}" for name, count in self.counts.items())
-        self.note(f"{_count(self.done)}{failed}{counts}, {self.seconds:.1f} s, "
+        self.note(f"{count_of(self.done, 'segment')}{failed}{counts}, {self.seconds:.1f} s, "
                   + ", ".join(self._speed(*of) for of in [("segments", self.done),
                                                           *self.counts.items()]))
 
@@ -80,7 +80,7 @@ class RunProgress:
     def _show(self) -> None:
         # before the first batch is finished, the share of input read is misleading
         fraction = self._fraction() if self.done else None
-        parts = [_count(self.done), self._speed("segments", self.done)]
+        parts = [count_of(self.done, "segment"), self._speed("segments", self.done)]
         if self.failed:
             parts.append(f"{self.failed} failed")
         if fraction:
@@ -105,8 +105,8 @@ def _print(text: str) -> None:
         print(text, end="", file=sys.stderr, flush=True)
 
 
-def _count(segments: int) -> str:
-    return f"{segments} segment" if segments == 1 else f"{segments} segments"
+def count_of(number: int, unit: str) -> str:
+    return f"{number:,} {unit}" if number == 1 else f"{number:,} {unit}s"
 
 
 def _bar(fraction: float | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from minrisk._core.errors import InputError, Wording, brief
@@ -92,8 +92,8 @@ def _peek(items: Any, wanted: str) -> tuple[Any, Iterable[Any]]:
     if isinstance(items, Collection):  # a collection can be read again
         return next(iter(items), None), items
     iterator = iter(items)
-    first = next(iterator, None)
-    return first, () if first is None else chain([first], iterator)
+    beginning = list(islice(iterator, 1))
+    return next(iter(beginning), None), chain(beginning, iterator)
 
 
 def _files(paths: Iterable[Any]) -> Corpus:
