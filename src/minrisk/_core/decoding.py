@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy.typing as npt
 
@@ -107,8 +107,15 @@ def make_sampler(name: SamplerName | str, /, **options: Any) -> Sampler:
     return as_sampler(SAMPLERS.make(name, **options))
 
 
+class HasSegment(Protocol):
+    """A result of another call."""
+
+    @property
+    def segment(self) -> Segment: ...
+
+
 def decode(
-    hypotheses: Sequence[str],
+    hypotheses: Sequence[str] | Segment | HasSegment,
     references: Sequence[str] | None = None,
     source: str | None = None,
     weights: npt.ArrayLike | None = None,
@@ -129,7 +136,8 @@ def decode(
     model once.
 
     Args:
-        hypotheses: the texts that may be chosen, usually samples of a model.
+        hypotheses: the texts that may be chosen, usually samples of a model; or a `Segment`, or
+            a result of `sample` or another call, which has its references, weights and so on.
         references: the texts they are scored against; the hypotheses themselves unless given.
         source: the source text, for metrics that need it.
         weights: one per reference; equal unless given.
@@ -160,8 +168,16 @@ def decode(
     >>> decode(samples, strategy="aggregate-to-fine", keep=2).order.tolist()
     [0, 1, 2]
     """
-    segment = Segment(hypotheses, references, source, weights, index, counts, logprobs, lengths,
-                      outcomes)
+    given = (references, source, weights, counts, logprobs, lengths, outcomes)
+    found: Any = getattr(hypotheses, "segment", hypotheses)
+    if not isinstance(found, Segment):
+        segment = Segment(found, references, source, weights, index, counts, logprobs, lengths,
+                          outcomes)
+    elif any(value is not None for value in given):
+        raise InputError("a segment has its references, source, weights, counts and so on; give "
+                         "it alone, or its hypotheses")
+    else:
+        segment = found.at(index) if index else found
     chosen = resolve_strategy(strategy, metric, options)
     (ranking,) = chosen.rank([segment])
     return add_texts(ranking, segment, chosen)

@@ -107,7 +107,8 @@ def score(
     """Score the output of a system, or of several by name.
 
     Args:
-        systems: the lines of one output, or a mapping from names to such lists.
+        systems: the lines of one output (or the results of `decode_corpus` and the like), or a
+            mapping from names to such lists.
         references: for each line one reference, or a list of them; not needed by a metric that
             judges by the source alone.
         sources: one source per line, for metrics that need it.
@@ -136,9 +137,10 @@ def score(
     100.0
     """
     if not isinstance(systems, Mapping):
-        lines = checked_texts(systems, "systems")
+        lines = checked_texts(texts_of(systems), "systems")
         return score({"systems": lines}, references, sources, metric=metric, resamples=resamples,
                      test=test, seed=seed)["systems"]
+    systems = {name: texts_of(lines) for name, lines in systems.items()}
     chosen = as_metric(metric)
     resamples, seed = (checked(name, value, int, Bounds(ge=0))
                        for name, value in (("resamples", resamples), ("seed", seed)))
@@ -162,6 +164,14 @@ def score(
     return {name: replace(found, signature=f"{chosen.name}|{signature}",
                           statistics=found.statistics if has_statistics else None)
             for name, found in scores.items()}
+
+
+def texts_of(lines: Any) -> Any:
+    """The texts of the results of a call; an empty one for a segment that failed."""
+    if isinstance(lines, str) or not isinstance(lines, Iterable):
+        return lines
+    return [("" if line.error is not None else line.text) if hasattr(line, "as_record") else line
+            for line in lines]
 
 
 def compare_means(values: Mapping[str, Floats], resamples: int = 1000,

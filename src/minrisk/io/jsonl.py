@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, Wording, brief
 from minrisk._core.segment import Segment
@@ -108,7 +110,8 @@ class SampleReader:
         if weights is not None and logprobs is not None and of_samples:
             raise InputError("found both weights and logprobs of the samples, wanted one of them")
         if self.weighting.by == "auto":
-            if logprobs is not None and weights is None:
+            # samples that were counted were drawn by the model: nobody expects them to be weighted
+            if logprobs is not None and weights is None and counts is None:
                 warnings.warn(UNUSED_LOGPROBS, stacklevel=2)
             return weights
         if logprobs is None:
@@ -178,6 +181,25 @@ def source_of(fields: dict[str, Any]) -> str | None:
     found = fields.get("source")
     if found is not None and not isinstance(found, str):
         raise InputError(f"found source {show(found)}, wanted a string")
+    return found
+
+
+def columns_of(segment: Segment) -> dict[str, Any]:
+    """The fields of a JSON line that hold a segment."""
+    found: dict[str, Any] = {"samples": list(segment.hypotheses),
+                             "counts": segment.counts.tolist()}
+    of_samples = "" if segment.self_columns is not None else "sample_"
+    if segment.source is not None:
+        found["source"] = segment.source
+    if segment.self_columns is None:
+        found |= {"references": list(segment.references), "weights": segment.weights.tolist()}
+    elif np.ptp(segment.weights):
+        return found | {"weights": segment.weights[segment.self_columns].tolist()}
+    for name, values in (("logprobs", segment.logprobs), ("lengths", segment.lengths)):
+        if values is not None:
+            found[f"{of_samples}{name}"] = values.tolist()
+    if segment.outcomes is not None and segment.self_columns is not None:
+        found["outcomes"] = list(segment.outcomes.hypotheses)
     return found
 
 

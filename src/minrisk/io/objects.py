@@ -29,12 +29,14 @@ class ObjectReader:
 
     def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
         for index, given in enumerate(self.objects):
-            content = list(given) if isinstance(given, tuple) else given
+            content = _content(given)
             yield RawRecord(index, f"segment {index}", 0, content, _checksum(content))
 
     def parse(self, raw: RawRecord) -> Record:
         record = Record.of(raw)
         try:
+            if isinstance(raw.content, InputError):
+                return record.failed(raw.content)
             if isinstance(raw.content, Segment) and isinstance(self.lines, SampleReader):
                 return record.replace(segment=self._segment(raw.content, record.index))
             fields = (_prompt_fields if isinstance(self.lines, PromptReader) else _fields)
@@ -48,6 +50,16 @@ class ObjectReader:
             raise InputError(Wording("weights= and oracle= are for dicts; a Segment has its "
                                      "weights and references already"))
         return segment.at(index)
+
+
+def _content(given: Any) -> Any:
+    """An item as it is parsed: the result of another call as the fields of its line."""
+    if callable(getattr(given, "as_record", None)):
+        try:
+            return given.as_record()
+        except InputError as error:  # it failed already
+            return error
+    return list(given) if isinstance(given, tuple) else _plain(given)
 
 
 def _fields(content: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from minrisk._core.arrays import finite_or_none
 from minrisk._core.errors import InputError, Wording
-from minrisk._core.sample_columns import columns, columns_with_references
+from minrisk._core.sample_columns import columns, sample_columns
 from minrisk._core.sampler import Samples
 from minrisk._core.segment import Confidence, Ranking, Segment, Uncertainty
 from minrisk.io.record import Record
@@ -96,8 +96,7 @@ class SampleWriter:
         assert record.samples is not None
         if self.lines is not None:
             return self._text(columns(record.samples, repeat=True)["samples"], self.lines)
-        found = (columns(record.samples, self.repeat) if record.reference_samples is None else
-                 columns_with_references(record.samples, record.reference_samples, self.repeat))
+        found = sample_columns(record.samples, record.reference_samples, self.repeat)
         return json_line({"id": record.id, **record.fields, **found})
 
     def failed(self, record: Record) -> str:

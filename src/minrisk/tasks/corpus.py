@@ -14,6 +14,7 @@ from minrisk.io.jsonl import SampleReader
 from minrisk.io.objects import ObjectReader
 from minrisk.io.prompts import PromptReader
 from minrisk.io.record import Reader
+from minrisk.io.tables import rows_of
 from minrisk.io.text_files import TextFiles
 
 # makes the reader of JSON lines
@@ -87,6 +88,7 @@ def _objects(objects: Iterable[Any], engine: str | None) -> Corpus:
 
 def _peek(items: Any, wanted: str) -> tuple[Any, Iterable[Any]]:
     """The first item, and all of them."""
+    items = rows_of(items)
     if not isinstance(items, Iterable) or isinstance(items, str | bytes | Mapping):
         raise InputError(f"{wanted}; got {brief(items)}")
     if isinstance(items, Collection):  # a collection can be read again
