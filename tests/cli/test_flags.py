@@ -95,7 +95,7 @@ def test_the_library_knows_no_flags(folder):
 
 
 ERRORS = {"InputError", "UnusableError", "MissingExtra", "MinriskError", "warn"}
-NAMED = re.compile(r"(?<![\w.-])[a-z]\w*=(?!=)")
+NAMED = re.compile(r"(?<![\w.-])[a-z]\w*=(?!=)|\w\}=")
 
 
 def arguments(path: Path) -> Iterator[ast.expr]:

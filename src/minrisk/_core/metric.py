@@ -388,8 +388,9 @@ for _trait in dataclasses.fields(Traits):
 
 
 def concurrent_batches_of(metrics: Iterable[AnyMetric]) -> int:
-    """Number of batches that may be scored at once: the smallest of the metrics with models."""
-    return min((metric.concurrent_batches for metric in metrics if metric.loads_model), default=1)
+    """The smallest number of those metrics that load a model or ask for threads."""
+    found = [(metric.concurrent_batches, metric.loads_model) for metric in metrics]
+    return min((number for number, loads in found if loads or number > 1), default=1)
 
 
 _Scores = Callable[..., Floats]
