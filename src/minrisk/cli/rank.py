@@ -23,6 +23,7 @@ from minrisk.cli.run_options import QUIET_HELP, apply_quiet
 from minrisk.io.files import Output
 from minrisk.io.inputs import InputFile, open_input
 from minrisk.io.jsonl import SampleReader, parse
+from minrisk.io.parquet import is_parquet
 from minrisk.io.prompts import is_json
 from minrisk.io.record import Record, error_location
 from minrisk.io.references import ReferenceFile
@@ -56,6 +57,8 @@ class RankOptions(WorkerConfig):
             raise InputError("standard input is read by this process alone; "
                              "leave --workers and --engine out, or name files")
         check_files([self.hypotheses, *self.references], [self.output])
+        if is_parquet(self.output):
+            raise InputError(f"{self.output} is Parquet; rank writes a line of JSON: name it .json")
         if not is_stream(self.output):
             check_new(self.output, self.overwrite)
 

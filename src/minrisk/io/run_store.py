@@ -20,7 +20,6 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext, suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
@@ -41,7 +40,6 @@ from minrisk.io.writer import json_line
 _RUN = re.compile(r"[0-9a-f]{32}")
 _GROWTH = 1.1  # factor of growth after which a file is copied again: linear in total
 _FINISHED = "finished"
-_TEXTS_PER_WRITE = 64
 
 
 class RunStore:
@@ -283,10 +281,7 @@ class RunStore:
             return
         partial = self._partial(number)  # also for a shard without segments
         temporary = self._temporary()
-        with Output(temporary, name=shard.name) as output:
-            texts = partial.texts()
-            while some := list(islice(texts, _TEXTS_PER_WRITE)):
-                output.write("".join(some))
+        partial.write(temporary, shard.name)
         self._check_writer()
         if self._matrix_of:
             self._matrix_of(shard).pack()

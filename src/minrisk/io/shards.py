@@ -10,6 +10,7 @@ from minrisk._core.errors import InputError
 from minrisk.io import remote
 from minrisk.io.compression import EXTENSIONS
 from minrisk.io.inputs import ERRORS, MANIFEST, InputFile
+from minrisk.io.parquet import is_parquet
 from minrisk.io.prompts import JSON
 from minrisk.io.record import Reader
 
@@ -56,7 +57,9 @@ def _below_root(file: InputFile) -> str:
 
 
 def _renamed(name: str, extension: str) -> str:
-    """The name with another extension: `a.txt.gz` becomes `a.jsonl.gz`."""
+    """The name with another extension: `a.txt.gz` becomes `a.jsonl.gz`; Parquet stays Parquet."""
+    if is_parquet(name) and extension == ".jsonl":
+        return name
     compression = next((e for e in EXTENSIONS if name.endswith(e)), "")
     stem = name.removesuffix(compression)
     for known in (*JSON, *_OTHERS):

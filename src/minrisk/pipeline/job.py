@@ -18,6 +18,7 @@ from minrisk.io import remote
 from minrisk.io.files import Output, as_input_error, file_key
 from minrisk.io.inputs import ERRORS, MANIFEST, InputFile
 from minrisk.io.matrices import MatrixWriter
+from minrisk.io.parquet import check_parquet, is_parquet
 from minrisk.io.record import Reader
 from minrisk.io.run_store import RunStore, manifest_name
 from minrisk.io.shards import Shard, folder_shards
@@ -169,6 +170,7 @@ def open_run(config: RunConfig, job: Job, read: Sequence[str] = (),
     """
     shards = _shards(config, job)
     _check_files(config, job, shards, read, written)
+    _check_formats(job, shards if config.is_folder else [], config.output)
     with ExitStack() as stack:
         sink: Sink = stack.enter_context(_sink(config, job, shards, stack))
         yield Run(sink, _with_parser(job.pools, job.parser or shards[0].reader),
@@ -216,6 +218,16 @@ def _check_files(config: RunConfig, job: Job, shards: Sequence[Shard], read: Seq
             raise InputError(f"{path} is part of the output; name two files")
     check_files([*(file.location for file in (*job.files, *job.also_read)), *read],
                 [*outputs, *others])
+
+
+def _check_formats(job: Job, shards: Sequence[Shard], output: str | None) -> None:
+    """Check that what is to be Parquet has fields, and that it can be written."""
+    names = [*(shard.name for shard in shards), *([output] if output and not shards else [])]
+    for name in filter(is_parquet, names):
+        if job.extension != ".jsonl":
+            raise InputError(Wording("{name} is Parquet, whose columns are fields: give "
+                                     "format='json', or another name", name=name))
+        check_parquet()
 
 
 def check_files(read: Sequence[str], written: Sequence[str]) -> None:

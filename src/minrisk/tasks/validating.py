@@ -22,6 +22,7 @@ from minrisk.evaluation.summary import summarise
 from minrisk.evaluation.validation import Validation
 from minrisk.io.files import Input
 from minrisk.io.jsonl import SampleReader
+from minrisk.io.parquet import is_parquet
 from minrisk.io.record import Record, Weighting
 from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import Collect
@@ -68,6 +69,9 @@ class Validating:
         if config.output is not None and (config.is_stream or config.is_folder):
             raise InputError(Wording("output={output!r} must be a file, which can be read again",
                                      output=config.output))
+        if config.output is not None and is_parquet(config.output):
+            raise InputError(f"{config.output} is Parquet; results of trials are JSON lines: name "
+                             "it .jsonl")
         study = self.study
         last = Collect(_results) if config.output is None else config.write(TrialResultsWriter())
         return Job(
