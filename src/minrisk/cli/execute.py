@@ -48,6 +48,7 @@ def execute(options: RunOptions, job: Job, written: Sequence[str] = ()) -> RunRe
         remaining = [what.shard for what in run.sink.remaining()]
         progress = Progress(options.quiet, partial(_fraction, run, _size(remaining)),
                             has_room_for_bar(options.output))
+        progress.total = None if options.quiet else run.expected()
         _introduce(progress, options, job, run.sink, len(remaining))
         try:
             first_failure = _run(run, progress, options)

@@ -23,7 +23,8 @@ class RunProgress:
         self.failed = 0
         self.counts: Counter[str] = Counter()  # further numbers, such as pairs
         self._quiet = quiet
-        self._fraction = fraction  # returns the share of the input that was read, if known
+        self.total: int | None = None  # segments of this run, where they could be counted
+        self._read = fraction  # returns the share of the input that was read, if known
         self._live = live
         self._stage = ""
         self._start = self._shown = time.monotonic()
@@ -77,21 +78,31 @@ class RunProgress:
     def _speed(self, name: str, count: int) -> str:
         return f"{count / self.seconds:.1f} {name}/s"
 
+    def _fraction(self) -> float | None:
+        """The share of the work that is done: of segments, or in a large input, of its bytes."""
+        if self.total is not None:
+            return min(1.0, self.done / self.total) if self.total else 1.0
+        return self._read() if self.done else None  # one batch may have read much ahead
+
     def _show(self) -> None:
-        # before the first batch is finished, the share of input read is misleading
-        fraction = self._fraction() if self.done else None
-        parts = [count_of(self.done, "segment"), self._speed("segments", self.done)]
-        if self.failed:
-            parts.append(f"{self.failed} failed")
-        if fraction:
-            left = self.seconds * (1 - fraction) / fraction
-            parts.append(f"{_clock(left)} left")
+        fraction = self._fraction()
+        count = (count_of(self.done, "segment") if self.total is None
+                 else f"{self.done:,} of {count_of(self.total, 'segment')}")
+        share = "" if fraction is None else f" ({fraction:.0%})"
+        parts = [f"{count}{share}"]
+        if fraction and fraction < 1:
+            parts.append(f"{_clock(self.seconds * (1 - fraction) / fraction)} left")
         if self._stage:
             parts.append(self._stage)
+        if self.failed:
+            parts.append(f"{self.failed:,} failed")
+        if self.done:
+            parts.append(self._speed("segments", self.done))
         line = ", ".join(parts)
         if self.is_terminal:
             width = shutil.get_terminal_size().columns - 1  # a line that wraps cannot be cleared
-            _print(_CLEAR + f"{_bar(fraction)}{line}"[:width])
+            bar = "" if fraction is None else _bar(fraction)
+            _print(_CLEAR + (bar if len(bar) + len(line) <= width else "") + line[:width])
         else:
             _print(f"minrisk: {line}\n")
 
@@ -109,11 +120,9 @@ def count_of(number: int, unit: str) -> str:
     return f"{number:,} {unit}" if number == 1 else f"{number:,} {unit}s"
 
 
-def _bar(fraction: float | None) -> str:
-    if fraction is None:
-        return ""
+def _bar(fraction: float) -> str:
     full = round(_WIDTH * fraction)
-    return f"[{'#' * full}{'-' * (_WIDTH - full)}] {fraction:4.0%} "
+    return f"[{'#' * full}{'-' * (_WIDTH - full)}] "
 
 
 def _clock(seconds: float) -> str:

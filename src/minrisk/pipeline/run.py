@@ -16,6 +16,7 @@ from time import perf_counter
 
 from minrisk._core.errors import InputError, Wording
 from minrisk.io.record import Result
+from minrisk.io.shards import count_records
 from minrisk.io.sink import MISSING, Sink, UnfinishedShard
 from minrisk.pipeline.batches import OnError
 from minrisk.pipeline.reading import BlockReader
@@ -52,6 +53,15 @@ class Run:
     _held: dict[tuple[int, int], Result] = field(default_factory=dict)
     _totals: dict[int, int] = field(default_factory=dict)  # records, of shards that were read
     _warnings: set[str] = field(default_factory=set)  # of workers, shown already
+
+    def expected(self) -> int | None:
+        """The number of results of this run, where its inputs can be counted quickly."""
+        remaining = list(self.sink.remaining())
+        counts = count_records([unfinished.shard for unfinished in remaining])
+        if counts is None:
+            return None
+        return sum(counts) - sum(len(found.done) - found.done.count(MISSING)
+                                 for found in remaining)
 
     def results(self) -> Generator[Result]:
         """Every result as it is written. The sink must be open."""
