@@ -11,7 +11,8 @@ checks on generated cases.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import getattr_static
 from typing import Any
@@ -21,6 +22,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from minrisk._core.adapters import as_metric
 from minrisk._core.arrays import Floats, Ints
+from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
 from minrisk._core.metric import METHODS, Ability, AnyMetric, Features, Metric
 from minrisk._core.segment import Segment
@@ -77,7 +79,8 @@ def check_metric(metric: AnyMetric, given: Sequence[Case] | None = None,
               *(PARTS_CHECKS if Ability.PARTIAL_STATISTICS in metric.abilities else ())]
     for case in cases() if given is None else given:
         for check in checks:
-            check(metric, case, rtol)
+            with _explained(check, metric, case):
+                check(metric, case, rtol)
 
 
 def check_strategy(strategy: Strategy, segments: Sequence[Segment] | None = None) -> None:
@@ -128,16 +131,37 @@ def check_abilities(metric: AnyMetric) -> None:
 
 def check_shape(metric: AnyMetric, case: Case, rtol: float) -> None:
     """Scores are a finite float64 for every pair."""
-    matrix = _scores(metric, case)
-    assert matrix.shape == (len(case.hyps), len(case.refs))
-    assert matrix.dtype == np.float64
-    assert np.all(np.isfinite(matrix))
+    matrix, wanted = _scores(metric, case), (len(case.hyps), len(case.refs))
+    assert matrix.shape == wanted, f"found an array of shape {matrix.shape}, wanted {wanted}"
+    assert matrix.dtype == np.float64, f"found an array of {matrix.dtype}"
+    rows, columns = np.nonzero(~np.isfinite(matrix))
+    assert not rows.size, (f"found {matrix[rows[0], columns[0]]} for hypothesis {rows[0]} and "
+                           f"reference {columns[0]}")
 
 
 def check_order_does_not_matter(metric: AnyMetric, case: Case, rtol: float) -> None:
     """The order of the texts does not change scores."""
     reversed_case = Case(case.hyps[::-1], case.refs[::-1], case.labels, case.weights, case.source)
     _assert_close(_scores(metric, reversed_case)[::-1, ::-1], _scores(metric, case), rtol)
+
+
+def check_texts_alone(metric: AnyMetric, case: Case, rtol: float) -> None:
+    """Features of a text do not depend on the texts that are extracted with it."""
+    hyps, refs, source = _features(metric, case)
+    expected = metric.scores(hyps, refs, source)
+    for row, text in enumerate(case.hyps):
+        _assert_close(metric.scores(metric.features([text]), refs, source)[0], expected[row], rtol)
+
+
+def check_sides(metric: AnyMetric, case: Case, rtol: float) -> None:
+    """A row is of a hypothesis and a column of a reference, also where there are as many."""
+    hyps, refs, source = _features(metric, case)
+    count = min(len(hyps), len(refs))
+    same = np.arange(count)
+    square = metric.scores(hyps[same], refs[same], source)
+    for row in range(count):
+        own = np.array([row])
+        _assert_close(metric.scores(hyps[own], refs[same], source)[0], square[row], rtol)
 
 
 def check_rows(metric: AnyMetric, case: Case, rtol: float) -> None:
@@ -240,8 +264,8 @@ def check_partial_statistics_add_up(metric: Any, case: Case, rtol: float) -> Non
 ContractCheck = Callable[[Any, Case, float], None]
 
 METRIC_CHECKS: tuple[ContractCheck, ...] = (
-    check_shape, check_order_does_not_matter, check_rows, check_utility,
-    check_utility_against_itself,
+    check_shape, check_sides, check_order_does_not_matter, check_texts_alone, check_rows,
+    check_utility, check_utility_against_itself,
 )
 AGGREGATE_CHECKS: tuple[ContractCheck, ...] = (
     check_singleton_groups, check_grouped_duplicates, check_weights_are_repetitions,
@@ -249,6 +273,17 @@ AGGREGATE_CHECKS: tuple[ContractCheck, ...] = (
 )
 PARTS_CHECKS: tuple[ContractCheck, ...] = (check_partial_statistics,
                                            check_partial_statistics_add_up)
+
+
+@contextmanager
+def _explained(check: ContractCheck, metric: AnyMetric, case: Case) -> Iterator[None]:
+    """Say in an error what was checked, and with which texts."""
+    try:
+        yield
+    except (AssertionError, InputError) as error:
+        raise AssertionError(
+            f"{check.__name__} of {metric.name!r}: {check.__doc__}\n{str(error).strip()}\n"
+            f"hypotheses: {list(case.hyps)}\nreferences: {list(case.refs)}") from error
 
 
 def _features(metric: AnyMetric, case: Case) -> tuple[Features, Features, Features | None]:

@@ -13,6 +13,7 @@ from minrisk._core.adapters import as_metric, as_sampler, named_metric
 from minrisk._core.errors import InputError, Wording, brief
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options
+from minrisk._core.plugin_checks import check_rankings
 from minrisk._core.recipe import Recipe
 from minrisk._core.registry import SAMPLERS, STRATEGIES
 from minrisk._core.sampler import Sampler
@@ -179,7 +180,9 @@ def decode(
     else:
         segment = found.at(index) if index else found
     chosen = resolve_strategy(strategy, metric, options)
-    (ranking,) = chosen.rank([segment])
+    rankings = chosen.rank([segment])
+    check_rankings(chosen.name, rankings, [segment])
+    (ranking,) = rankings
     return add_texts(ranking, segment, chosen)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass
 from enum import Flag, auto
-from functools import reduce, wraps
+from functools import reduce
 from inspect import getattr_static
 from operator import and_
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from minrisk._core.arrays import Floats, Ints, Points
-from minrisk._core.errors import InputError, not_features
+from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
 from minrisk._core.options import Options, inner_metrics
+from minrisk._core.plugin_checks import checked_scores
 from minrisk._core.registry import METRICS, STRATEGIES
 from minrisk._core.segment import Ranking, Segment
 
@@ -141,10 +142,10 @@ class Metric(Options, ABC, Generic[F]):
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Let `scores` of every metric refuse texts in the place of features."""
+        """Let `scores` of every metric check what it gets and returns."""
         super().__init_subclass__(**options)
         if "scores" in vars(cls):
-            cls.scores = _of_features(cls.scores)  # type: ignore[method-assign]
+            cls.scores = checked_scores(cls.scores)  # type: ignore[method-assign]
 
     @property
     @abstractmethod
@@ -391,20 +392,6 @@ def concurrent_batches_of(metrics: Iterable[AnyMetric]) -> int:
     """The smallest number of those metrics that load a model or ask for threads."""
     found = [(metric.concurrent_batches, metric.loads_model) for metric in metrics]
     return min((number for number, loads in found if loads or number > 1), default=1)
-
-
-_Scores = Callable[..., Floats]
-
-
-def _of_features(scores: _Scores) -> _Scores:
-    @wraps(scores)
-    def checked(metric: AnyMetric, hyps: Any, refs: Any, source: Any = None) -> Floats:
-        for given in (hyps, refs, source):
-            if type(given) in (str, list, tuple):  # whose rows cannot be selected
-                raise not_features(given)
-        return scores(metric, hyps, refs, source)
-
-    return checked
 
 
 class Surrogate(Protocol[F_in]):

@@ -19,6 +19,7 @@ from minrisk._core.batch import Batch, bind
 from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric, concurrent_batches_of
+from minrisk._core.plugin_checks import check_rankings
 from minrisk._core.sampler import PartialError, Sample, Sampler
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import (
@@ -272,6 +273,7 @@ class Decode:
             segments = Batch(segments)
             matrices = [pool.keep_scores() for pool in bind(self.strategy.metric, segments)]
         rankings = self.strategy.rank(segments)
+        check_rankings(self.strategy.name, rankings, segments)
         return [record.replace(ranking=ranking, scores=matrix,
                                details=self._details(segment, ranking))
                 for record, segment, ranking, matrix
