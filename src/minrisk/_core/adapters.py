@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 from minrisk._core.arrays import Floats, Ints, Points
 from minrisk._core.errors import InputError, brief
@@ -114,6 +114,13 @@ def named_metric(name: str, /, **options: Any) -> AnyMetric:
 def _shared(metric: AnyMetric, files: tuple[tuple[str, int, int], ...]) -> AnyMetric:
     """The first of the metrics that are equal to this one, with its files as they are."""
     return metric
+
+
+def given_scores(matrix: Any, segment: Segment) -> AnyMetric:
+    """A metric that looks up the scores of a segment in a matrix."""
+    from minrisk.metrics.given import GivenScores
+
+    return GivenScores.of(matrix, segment)
 
 
 def clear_metric_cache() -> None:
@@ -260,7 +267,8 @@ def as_sampler(value: Any) -> Sampler:
     """Convert a value to a sampler.
 
     Args:
-        value: a sampler; the name of one that needs no options; or an object with `sample`.
+        value: a sampler; the name of one that needs no options; an object with `sample`; or a
+            function of a prompt and a number n that returns n texts.
 
     Raises:
         InputError: if it is none of these.
@@ -271,7 +279,42 @@ def as_sampler(value: Any) -> Sampler:
         return as_sampler(SAMPLERS.make(value))
     if callable(getattr(value, "sample", None)) and not isinstance(value, type):
         return SamplerAdapter(value)
-    raise InputError(f"sampler must be a sampler or the name of one; got {brief(value)}")
+    if callable(value) and not isinstance(value, type):
+        return FunctionSampler(value)
+    raise InputError("sampler must be a sampler, the name of one, or a function of a prompt and "
+                     f"a number; got {brief(value)}")
+
+
+@dataclass(frozen=True)
+class FunctionSampler(Sampler):
+    """Makes a sampler of a function of a prompt and n that returns n texts, or samples."""
+
+    takes_messages: ClassVar[bool] = True
+    is_random: ClassVar[bool] = True
+
+    function: Callable[[Any, int], Iterable[Any]] = dataclasses.field(
+        metadata={"affects_results": False})
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.function, "__name__", type(self.function).__name__))
+
+    def sample(self, prompts: Sequence[Any], n: int, seed: int = 0,
+               indices: Sequence[int] | None = None) -> list[list[Sample]]:
+        return [self._samples(prompt, n) for prompt in prompts]
+
+    def _samples(self, prompt: Any, n: int) -> list[Sample]:
+        try:
+            given = self.function(prompt, n)
+            found = None if isinstance(given, str) else [
+                one if isinstance(one, Sample) else Sample(one) for one in given]
+        except Exception as error:  # user code may fail in any way
+            raise InputError(f"sampler {self.name!r} failed: {type(error).__name__}: "
+                             f"{error}") from error
+        if found is None or not all(isinstance(one.text, str) for one in found):
+            raise InputError(f"sampler {self.name!r}: wanted a list of {n} texts; got "
+                             f"{brief(given)}")
+        return found
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 import numpy.typing as npt
 
-from minrisk._core.adapters import as_metric, as_sampler, named_metric
+from minrisk._core.adapters import as_metric, as_sampler, given_scores, named_metric
 from minrisk._core.errors import InputError, Wording, brief
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options
@@ -37,7 +37,7 @@ SamplerName = Literal["hf", "openai", "ct2"]
 # what each may be given as; names of metrics carry arguments too, and plug-ins have others
 MetricLike = MetricName | str | AnyMetric | type[Any] | Callable[[str, str], float]
 StrategyLike = StrategyName | str | Strategy | type[Any]
-SamplerLike = SamplerName | str | Sampler
+SamplerLike = SamplerName | str | Sampler | Callable[[Any, int], Iterable[Any]]
 
 
 def default_sampler(endpoint: str | None) -> str:
@@ -127,6 +127,7 @@ def decode(
     index: int = 0,
     outcomes: Sequence[str | None] | None = None,
     metric: MetricLike | None = None,
+    matrix: npt.ArrayLike | None = None,
     strategy: StrategyLike | None = None,
     **options: Any,
 ) -> Ranking:
@@ -149,6 +150,9 @@ def decode(
         outcomes: what each hypothesis printed when it was executed, for the metric "outcomes".
         metric: a metric, its name or class, or a function of hypothesis and reference; chrF unless
             given. `make_metric` makes one by name with options.
+        matrix: scores instead of a metric: a row for each hypothesis and a column for each
+            reference, or for each distinct one, as `--matrix` writes them
+            (`numpy.load("scores.npz")["0"]`).
         strategy: a strategy, its name or class; every hypothesis against every reference unless
             given.
         options: options of a strategy that is given by name or class.
@@ -179,6 +183,10 @@ def decode(
                          "it alone, or its hypotheses")
     else:
         segment = found.at(index) if index else found
+    if matrix is not None:
+        if metric is not None:
+            raise InputError("metric and matrix exclude each other; give one")
+        metric = given_scores(matrix, segment)
     chosen = resolve_strategy(strategy, metric, options)
     rankings = chosen.rank([segment])
     check_rankings(chosen.name, rankings, [segment])

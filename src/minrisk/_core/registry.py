@@ -88,8 +88,10 @@ class Registry:
         if not parser.take(":"):
             return Recipe(self.kind, head, cls)
         if not inner_field(cls):
-            first = self._first_text(head, cls)
-            return Recipe(self.kind, head, cls, given={first: parser.text()})
+            first, argument = self._first_text(head, cls), parser.text()
+            if hasattr(cls, "class_of") and (found := cls.class_of(argument)) is not None:
+                return Recipe(self.kind, f"{head}:{argument}", found)
+            return Recipe(self.kind, head, cls, given={first: argument})
         own = parser.quoted()
         part = self._component(parser) if own is None else self.recipe(own)
         if head == SUM and part.is_sum:  # combined:"chrf+bleu", a sum as a term
