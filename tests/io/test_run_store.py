@@ -40,7 +40,7 @@ def made(output: str, name: str = "in.jsonl") -> Path:
 
 
 def manifest(output: str) -> Path:
-    return Path(f"{output}manifest.json" if output.endswith("/") else f"{output}.run.json")
+    return Path(f"{output}.manifest.json" if output.endswith("/") else f"{output}.run.json")
 
 
 @pytest.fixture
@@ -209,11 +209,34 @@ def test_shards_that_all_break_off_end_the_run_with_the_first_reason(tmp_path):
 # of other runs, and of other people
 
 
+def test_a_run_of_an_earlier_version_is_resumed(tmp_path, monkeypatch, inline):
+    """Whose manifest had a name that other tools read as data."""
+    inputs, out = write_shards(tmp_path / "in", 9, 9), tmp_path / "out"
+    unfinished(monkeypatch, "decode", f"{inputs}/*", "-o", f"{out}/")
+    (out / ".manifest.json").rename(out / "manifest.json")
+    refused = run("decode", f"{inputs}/*", "-o", f"{out}/")
+    assert "holds an earlier run" in refused.err
+    assert run("decode", f"{inputs}/*", "-o", f"{out}/", "--resume").code == 0
+    assert run("decode", f"{inputs}/*", "-o", f"{tmp_path}/new/").code == 0
+    assert lines(out) == lines(tmp_path / "new")
+    assert not (out / "manifest.json").exists()
+    assert [path.name for path in out.glob("*")] == [
+        path.name for path in (tmp_path / "new").glob("*")]
+
+
+def test_a_manifest_of_something_else_is_left_alone(tmp_path):
+    inputs, out = write_shards(tmp_path / "in", 9), tmp_path / "out"
+    out.mkdir()
+    (out / "manifest.json").write_text('{"files": []}')
+    assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
+    assert (out / "manifest.json").read_text() == '{"files": []}'
+
+
 def test_what_another_run_left_without_its_manifest_is_not_taken_up(tmp_path, monkeypatch, inline):
     inputs, out = write_shards(tmp_path / "in", 9, 9), tmp_path / "out"
     unfinished(monkeypatch, "decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "chrf")
     assert partials(out)
-    (out / "manifest.json").unlink()
+    (out / ".manifest.json").unlink()
     (out / "errors.jsonl").unlink()
     assert run("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "bleu").code == 0
     assert run("decode", f"{inputs}/*", "-o", f"{tmp_path}/new/", "--metric", "bleu").code == 0
@@ -463,7 +486,7 @@ def test_matrices_have_all_segments_also_after_failures_were_made_again(
 # reports
 
 
-@pytest.mark.parametrize("report", ["out/0.jsonl", "out/manifest.json", "out/errors.jsonl",
+@pytest.mark.parametrize("report", ["out/0.jsonl", "out/.manifest.json", "out/errors.jsonl",
                                     "out/../out/0.jsonl"])
 def test_a_report_is_no_part_of_the_output(tmp_path, inline, report):
     inputs = write_shards(tmp_path / "in", 2)

@@ -117,7 +117,7 @@ def test_patterns_of_urls_name_the_files_there(tmp_path):
     for number in (2, 1):
         with fsspec.open(f"memory://shards/{number}.jsonl", "w") as file:
             file.write("".join(json.dumps(s) + "\n" for s in segments(3, number)))
-    for beside in ("manifest.json", "errors.jsonl"):
+    for beside in (".manifest.json", "errors.jsonl"):
         fsspec.filesystem("memory").touch(f"/shards/{beside}")
     found = expand(["memory://shards/*.jsonl"])
     assert found == ["memory://shards/1.jsonl", "memory://shards/2.jsonl"]
@@ -219,7 +219,7 @@ def test_segments_of_a_torn_shard_are_kept_and_what_is_torn_is_redone(inputs, tm
     assert run(*args, "--workers", "1", "--batch-size", "4").code == 0
     whole = lines(out)
     (out / "3.jsonl").unlink()  # as if it were not done, but for 8 segments
-    path = out / ".minrisk" / json.loads((out / "manifest.json").read_text())["run"]
+    path = out / ".minrisk" / json.loads((out / ".manifest.json").read_text())["run"]
     partial = PartialShard(str(path / "3.jsonl.partial"), f"{path.name}/3.jsonl")
     given = (inputs / "3.jsonl").read_bytes().splitlines()
     texts = whole["3.jsonl"].decode().splitlines(keepends=True)

@@ -1,7 +1,7 @@
 """The sink for files and folders: a run that is interrupted can be resumed.
 
     NAME              a finished shard, or the output if it is a single file
-    manifest.json     settings, inputs and finished shards; NAME.run.json beside a single file
+    .manifest.json    settings, inputs and finished shards; NAME.run.json beside a single file
     errors.jsonl      the failed segments with file, line, id and reason (in a folder only)
     .minrisk/         during a run: a lock, a journal with the results of each unfinished shard,
                       and a journal of the finished shards
@@ -26,7 +26,7 @@ from uuid import uuid4
 
 from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk.io.files import Output, as_input_error, replace_file
-from minrisk.io.inputs import ERRORS, MANIFEST
+from minrisk.io.inputs import ERRORS, MANIFEST, OLD_MANIFEST
 from minrisk.io.journal import Journal
 from minrisk.io.matrices import MatrixWriter
 from minrisk.io.partial_shard import PartialShard
@@ -69,6 +69,7 @@ class RunStore:
         self._totals: dict[int, int] = {}  # records of the shards that were read to their end
         self._broken: list[Failure] = []
         self._is_new = True
+        self._is_renamed = False  # the manifest has its old name
         self._has_begun = False
         self._open = ExitStack()
 
@@ -120,6 +121,8 @@ class RunStore:
         self._clean(keep=(self._run, os.path.basename(self._finished_journal.path)))
         self._claim()
         self._save()
+        if self._is_renamed:
+            self.store.remove(OLD_MANIFEST)
         self._write_errors()
         if self._matrix_of:
             for shard in self._shards:
@@ -161,7 +164,7 @@ class RunStore:
     # loading an earlier run
 
     def _load(self) -> None:
-        content = self.store.read(self._manifest)
+        content = self._read_manifest()
         names = [shard.name for shard in self._shards]
         sizes = self.store.sizes([*names, *([self._errors] if self._errors else [])])
         if content is None or self._overwrite:
@@ -181,6 +184,16 @@ class RunStore:
                 self._finished[entry["shard"]] = _checked_counts(entry["counts"])
         self._check_finished(sizes)
         self._load_results()
+
+    def _read_manifest(self) -> bytes | None:
+        """The manifest, also under the name that it had in earlier versions."""
+        content = self.store.read(self._manifest)
+        if content is None and self._manifest == MANIFEST:
+            content = self.store.read(OLD_MANIFEST)
+            if content is not None and b'"finished"' not in content:  # it is of something else
+                content = None
+            self._is_renamed = content is not None
+        return content
 
     def _was_removed(self, manifest: bytes) -> bool:
         """Whether an earlier run was finished and all of its shards were removed since.

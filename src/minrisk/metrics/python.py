@@ -57,7 +57,10 @@ class Python(PairwiseMetric):
     @classmethod
     def class_of(cls, name: str) -> type | None:
         """The metric class of this name, whose fields are options; None for a function."""
-        found = _imported(name)
+        try:
+            found = _imported(name)
+        except InputError:  # the metric says why, when it is used
+            return None
         if not isinstance(found, type) or not hasattr(found, "scores"):
             return None
         if not is_dataclass(found):
