@@ -121,6 +121,31 @@ def test_outputs_may_be_called_like_anything_and_other_files_are_left_alone(tmp_
     assert {(out / name).read_text() for name in own} == {"precious"}
 
 
+@pytest.mark.parametrize(("output", "link"), [
+    ("out/", "out/.minrisk"), ("out/x.jsonl", "out/.x.jsonl.minrisk")])
+def test_a_link_in_the_place_of_the_working_folder_is_refused(tmp_path, output, link):
+    """What it leads to would be removed."""
+    samples, precious = write(tmp_path / "in.jsonl", *segments(3)), tmp_path / "precious"
+    (tmp_path / "out").mkdir()
+    precious.mkdir()
+    (precious / "notes.txt").write_text("precious")
+    (tmp_path / link).symlink_to(precious, target_is_directory=True)
+    for more in ((), ("--overwrite",)):
+        found = run("decode", samples, "-o", f"{tmp_path}/{output}", *more)
+        assert found.code == 2
+        assert "is a link" in found.err
+    assert (precious / "notes.txt").read_text() == "precious"
+
+
+def test_only_own_files_are_removed_from_the_working_folder(tmp_path):
+    samples, work = write(tmp_path / "in.jsonl", *segments(3)), tmp_path / "out" / ".minrisk"
+    work.mkdir(parents=True)
+    (work / "notes.txt").write_text("precious")
+    (work / f"{'0' * 32}.tmp").write_text("of an earlier run")
+    assert run("decode", samples, "-o", f"{tmp_path}/out/").code == 0
+    assert [path.name for path in work.iterdir() if path.name != "lock"] == ["notes.txt"]
+
+
 def test_the_working_folder_is_no_output(tmp_path):
     for name in (".minrisk", "a"):
         (tmp_path / "in" / name).mkdir(parents=True)

@@ -38,6 +38,7 @@ from minrisk.io.store import LOCK, Store, another_run, file_store, folder_store,
 from minrisk.io.writer import json_line
 
 _RUN = re.compile(r"[0-9a-f]{32}")
+_OWN = re.compile(rf"{_RUN.pattern}(\..+)?$|{re.escape(ERRORS)}")  # in the working folder
 _GROWTH = 1.1  # factor of growth after which a file is copied again: linear in total
 _FINISHED = "finished"
 
@@ -399,9 +400,9 @@ class RunStore:
         """Remove the journals of this run, and of earlier runs that cannot be resumed any more."""
         for name in os.listdir(self.store.work):
             path = os.path.join(self.store.work, name)
-            if name == LOCK or name in keep:
+            if name == LOCK or name in keep or not _OWN.match(name):
                 continue
-            if os.path.isdir(path):
+            if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 with as_input_error("write", path):

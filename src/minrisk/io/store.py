@@ -193,6 +193,9 @@ def locked(store: Store) -> Iterator[None]:
 
     The lock ends with the process. Folders that stay empty are removed.
     """
+    if os.path.islink(store.work):
+        raise InputError(f"{store.work} is a link; unfinished results are kept in a folder of "
+                         "this name: remove the link, or name another output")
     made = _make_folders(store.work)
     path = os.path.join(store.work, LOCK)
     try:

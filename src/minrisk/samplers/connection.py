@@ -13,18 +13,24 @@ from minrisk._core.vote import Vote, find_answer
 from minrisk.openai.choices import Choice, total_usage
 from minrisk.openai.completions import CompletionResponse, Completions, UpstreamRequest
 
+_FIRST_WAVE = 4  # samples
+
 
 @dataclass(frozen=True)
 class EarlyStop:
     """How samples vote, so that sampling can end when the vote is decided.
 
-    It is looked at after blocks of samples, in the order of their numbers: what is sampled then
-    depends on the seed, and not on which answer was the fastest.
+    It is looked at after waves of samples, in the order of their numbers: what is sampled then
+    depends on the seed, and not on which answer was the fastest. Waves grow with what is drawn, so
+    that few samples are drawn in vain, and long votes have few waves.
     """
 
     pattern: re.Pattern[str]  # of an answer
     error: float
-    block: int  # samples
+    most: int  # samples in a wave
+
+    def wave(self, drawn: int) -> int:
+        return min(self.most, max(_FIRST_WAVE, drawn // _FIRST_WAVE))
 
     def answer(self, choice: Choice) -> str | None:
         """The answer as `exact-match` compares it; an incomplete text has none."""
@@ -55,8 +61,9 @@ class Connection:
         if self._early_stop is None:
             return await self._completions.sample(request, range(n))
         vote, found = Vote(self._early_stop.error), []
-        for start in range(0, n, self._early_stop.block):
-            end = min(start + self._early_stop.block, n)
+        end = 0
+        while end < n:
+            start, end = end, min(end + self._early_stop.wave(end), n)
             parts = await self._completions.sample(request, range(start, end))
             found += parts
             for choice in (choice for part in parts for choice in part.choices):
