@@ -87,9 +87,15 @@ WINNERS = [{"message": {"content": f"{text}\nAnswer: yes"}} for text in (
 LOSERS = [{"message": {"content": "I doubt it very much, to be frank.\nAnswer: no"}}] * 2
 
 
+@pytest.fixture
+def _one_wave(monkeypatch):
+    monkeypatch.setattr("minrisk.samplers.connection._FIRST_WAVE", 5)
+
+
+@pytest.mark.usefixtures("_one_wave")
 @pytest.mark.parametrize("command", ["answer", "translate"])
 def test_the_winner_of_the_vote_is_chosen_unless_there_is_a_metric(server, command):
-    server.always = altered(*LOSERS, *WINNERS)
+    server.always = altered(*WINNERS, *LOSERS)
     fields = (command, "--endpoint", server.endpoint, "--model", "m", "-n", 5, "--prompt",
               "{source}", "--format", "json", "--vote", "Answer: (.*)")
     [found] = run(*fields, stdin=b"one\n").records
@@ -101,9 +107,10 @@ def test_the_winner_of_the_vote_is_chosen_unless_there_is_a_metric(server, comma
         assert "votes" not in found
 
 
+@pytest.mark.usefixtures("_one_wave")
 @pytest.mark.parametrize("call", [minrisk.answer, minrisk.translate])
 def test_python_chooses_the_winner_of_the_vote_unless_there_is_a_metric(server, call):
-    server.always = altered(*LOSERS, *WINNERS)
+    server.always = altered(*WINNERS, *LOSERS)
     prompts, endpoint = [{"prompt": "one"}], sampler(server, per_request=5)
     [by_object] = call(prompts, 5, sampler=endpoint)
     [by_name] = call(prompts, 5, model="m", endpoint=server.endpoint, vote="Answer: (.*)")
