@@ -89,9 +89,10 @@ class DecodedSegment:
 
     def as_record(self) -> dict[str, Any]:
         """The fields of a JSON line with the choice and the samples, which every call reads."""
-        choice = {"text": self.text, "index": self.ranking.best, "utility": self.utility}
         samples = (columns_of(self.segment) if self.samples is None
                    else sample_columns(self.samples, self.reference_samples))
+        index = self.ranking.best if self.samples is None else samples["samples"].index(self.text)
+        choice = {"text": self.text, "index": index, "utility": self.utility}
         return {**self.fields, "id": self.id, **choice, **self.details, **samples}
 
 

@@ -20,8 +20,9 @@ from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric, concurrent_batches_of
 from minrisk._core.plugin_checks import check_rankings
-from minrisk._core.sampler import PartialError, Sample, Sampler
+from minrisk._core.sampler import PartialError, Sample, Sampler, finished_samples
 from minrisk._core.segment import Ranking, Segment
+from minrisk._core.signature import signature
 from minrisk._core.strategy import (
     Strategy,
     all_metrics,
@@ -222,6 +223,7 @@ class SamplesToSegments:
     loads_model: ClassVar[bool] = False
 
     weighting: Weighting = AUTO
+    prefer_finished: bool = False  # truncated samples are candidates only if all are truncated
 
     def prepare(self) -> None:
         pass
@@ -234,10 +236,13 @@ class SamplesToSegments:
             return record
         try:
             return record.replace(segment=segment_of(
-                record.samples or (), source_of(dict(record.fields)), self.weighting, record.index,
-                record.reference_samples))
+                self._candidates(record.samples or ()), source_of(dict(record.fields)),
+                self.weighting, record.index, record.reference_samples))
         except InputError as error:
             return record.failed(error)
+
+    def _candidates(self, samples: Sequence[Sample]) -> Sequence[Sample]:
+        return finished_samples(samples) if self.prefer_finished else samples
 
 
 @dataclass(frozen=True)
@@ -268,6 +273,8 @@ class Decode:
 
     def _rank(self, batch: Sequence[Record]) -> Sequence[Record]:
         segments: Sequence[Segment] = [r.segment for r in batch if r.segment is not None]
+        for record in batch:
+            warn_of_other_choice(record.fields.get("signature"), self._signature)
         matrices: list[Floats | None] = [None] * len(batch)
         if self.scores:
             segments = Batch(segments)
@@ -280,6 +287,10 @@ class Decode:
                 in zip(batch, segments, rankings, matrices, strict=True)]
 
     @lazy
+    def _signature(self) -> str:
+        return signature(self.strategy)
+
+    @lazy
     def _metrics(self) -> list[AnyMetric]:
         return [*all_metrics(self.strategy)]
 
@@ -287,6 +298,18 @@ class Decode:
         usage = take_usage(self._metrics, segment)
         found = self.strategy.metric.details(segment, ranking)
         return found | {"judge_usage": dict(usage)} if usage else found
+
+
+def warn_of_other_choice(recorded: object, ours: str) -> None:
+    """Warn of a record whose choice, by a server for one, was made in another way."""
+    if not isinstance(recorded, str):
+        return
+    theirs, own = (dict(part.partition(":")[::2] for part in text.split("|"))
+                   for text in (recorded, ours))
+    if any(theirs.get(name, value) != value or name not in theirs for name, value in own.items()
+           if name in ("strategy", "metric") or name.startswith("metric.")):
+        warnings.warn(f"the input has choices by {recorded}; this run chooses by {ours}: name the "
+                      "same strategy and metric for the same choices", stacklevel=2)
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class Connection:
         choices = [choice for part in parts for choice in part.choices]
         self._note_missing_logprobs(request, choices)
         return Samples(self._usable(choices, _limit(request)),
-                       total_usage(part.usage for part in parts))
+                       total_usage(part.usage for part in parts), len(choices))
 
     async def _parts(self, request: UpstreamRequest, n: int) -> list[CompletionResponse]:
         if self._early_stop is None:
@@ -82,16 +82,18 @@ class Connection:
                 missing[_problem(choice, limit, "")] += 1
             else:
                 if choice.finish_reason == "length":
-                    self._completions.note("cut", "some samples were cut off at "
-                                           f"{limit}; raise it to get whole samples")
+                    self._completions.note("cut", Wording("some samples were cut off at {limit}; "
+                                                          "raise it to get whole samples",
+                                                          limit=limit))
                 yield Sample(choice.text, logprob=choice.logprob, length=choice.length,
                              finish_reason=choice.finish_reason, reasoning=choice.reasoning)
         if missing.total() == len(choices):
             raise InputError(_no_text(missing, limit))
         if missing:
-            self._completions.note("missing", f"{missing.total()} of {len(choices)} answers to a "
-                                   f"prompt are left out: {_list(missing)}; further notes of this "
-                                   "kind are not shown")
+            self._completions.note("missing", Wording(
+                "{missing} of {all} answers to a prompt are left out: {problems}; further notes of "
+                "this kind are not shown", missing=missing.total(), all=len(choices),
+                problems=_list(missing)))
 
     def _note_missing_logprobs(self, request: UpstreamRequest, choices: Sequence[Choice]) -> None:
         unsupported = self._completions.capabilities.unsupported_fields
@@ -106,11 +108,12 @@ def _limit(request: UpstreamRequest) -> str:
     """The limit of the length of a sample, for messages."""
     named = (f"{name}={request.body[name]}" for name in ("max_completion_tokens", "max_tokens")
              if name in request.body)
-    return next(named, "the server's limit")
+    return Wording(next(named, "the server's limit"))
 
 
 def _problem(choice: Choice, limit: str, when: str) -> str:
-    known = {"length": f"cut at {limit}{when}", "content_filter": "stopped by a content filter"}
+    known = {"length": Wording("cut at {limit}" + when, limit=limit),
+             "content_filter": "stopped by a content filter"}
     if choice.problem in known:
         return known[choice.problem]
     if choice.problem in ("tool calls", "refusals", "without text"):
@@ -120,11 +123,16 @@ def _problem(choice: Choice, limit: str, when: str) -> str:
 
 def _no_text(missing: Counter[str], limit: str) -> str:
     total = missing.total()
-    message = (f"all {total} answers were {next(iter(missing))}" if len(missing) == 1
-               else f"no text in {total} answers: {_list(missing)}")
+    message = (Wording("all {total} answers were {problem}", total=total,
+                       problem=next(iter(missing))) if len(missing) == 1
+               else Wording("no text in {total} answers: {problems}", total=total,
+                            problems=_list(missing)))
     is_truncated = any(problem.startswith("cut at") for problem in missing)
-    return f"{message}; raise {limit.partition('=')[0]}" if is_truncated else message
+    return Wording("{message}; raise {option}", message=message,
+                   option=limit.partition("=")[0]) if is_truncated else message
 
 
 def _list(missing: Counter[str]) -> str:
-    return ", ".join(f"{count} {problem}" for problem, count in missing.most_common())
+    found = missing.most_common()
+    return Wording(", ".join(f"{count} {{problem{i}}}" for i, (_, count) in enumerate(found)),
+                   **{f"problem{i}": problem for i, (problem, _) in enumerate(found)})

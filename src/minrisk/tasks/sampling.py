@@ -20,7 +20,7 @@ from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk.io.prompts import InputFormat, PromptReader
 from minrisk.io.record import Record, Weighting
-from minrisk.io.writer import Format, SampleWriter
+from minrisk.io.writer import ChoiceWriter, Format, SampleWriter
 from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import (
     CheckRecords,
@@ -164,6 +164,7 @@ class TranslationOutput(ChoiceOutput):
     """How `translate` chooses among samples, and what its output says of each source."""
 
     must_instruct: ClassVar[bool] = True  # a causal model must be told to translate
+    prefer_finished: ClassVar[bool] = False
 
     format: Format = flag(
         "text", section="Output", help="Lines of text for each segment, or JSON lines.")
@@ -182,8 +183,8 @@ class TranslationOutput(ChoiceOutput):
         # the first pool samples, on GPUs if there are any; the second decodes the samples
         pools = [replace(config.pool(*sampling.stages(config, self.must_instruct)),
                          workers=self.sampling_workers),
-                 config.pool(SamplesToSegments(Weighting(self.weights)), choose,
-                             last or config.write(self.writer()), gpus=False)]
+                 config.pool(SamplesToSegments(Weighting(self.weights), self.prefer_finished),
+                             choose, last or config.write(self.writer()), gpus=False)]
         return sampling.job(
             pools,
             settings=settings_of(strategy) | self.settings(seed) | {"weights": self.weights},
@@ -200,6 +201,10 @@ class AnswerOutput(TranslationOutput):
     """The same for `answer`: prompts instruct by themselves, and answers may have many lines."""
 
     must_instruct: ClassVar[bool] = False
+    prefer_finished: ClassVar[bool] = True  # as `serve` does
 
     format: Format = flag(
         "json", section="Output", help="JSON lines, or lines of text for each segment.")
+
+    def writer(self) -> ChoiceWriter:
+        return replace(super().writer(), samples=True)
