@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import pytest
 
 import minrisk
@@ -76,3 +79,31 @@ def test_records_that_were_chosen_otherwise_are_told(options, warns, tmp_path):
     found = run("decode", write(tmp_path / "records.jsonl", *records), *options)
     assert found.code == 0
     assert found.err.count("the input has choices by") == warns
+
+
+def guess(prompt, n):
+    return ["It is 4."] * (n - 1) + ["5"]
+
+
+def test_one_question_has_one_result(tmp_path):
+    found = minrisk.answer("2 + 2?", 3, sampler=guess)
+    assert (found.text, found.utility) == ("It is 4.", pytest.approx(found.ranking.utility[0]))
+    summary = minrisk.answer("2 + 2?", 3, sampler=guess, output=tmp_path / "out.jsonl")
+    assert summary.segments == 1
+
+
+def test_an_event_loop_goes_on_while_a_question_is_answered():
+    waiting = threading.Event()
+
+    def slow(prompt, n):
+        assert waiting.wait(60)  # for the loop
+        return guess(prompt, n)
+
+    async def both():
+        answers = asyncio.gather(*(minrisk.answer_async(prompt, 3, sampler=slow)
+                                   for prompt in ("one?", [{"role": "user", "content": "two?"}])))
+        await asyncio.sleep(0)
+        waiting.set()
+        return await answers
+
+    assert [found.text for found in asyncio.run(both())] == ["It is 4."] * 2
