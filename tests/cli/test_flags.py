@@ -123,6 +123,18 @@ def test_options_in_messages_of_a_run_are_known_to_the_command_line(folder):
     assert found <= own | {f.name for f in dataclasses.fields(minrisk.Endpoint)}
 
 
+def test_all_unknown_options_are_told_at_once(tmp_path):
+    """As those of a command of another tool."""
+    path = write(tmp_path / "in.jsonl", {"samples": ["a"]})
+    done = run("decode", path, "--no_such", "1", "--nothing=2", "--strategie", "x",
+               "--metric", "chrf")
+    assert done.code == 2
+    for name in ("--no-such", "--nothing", "--strategie"):
+        assert f"unknown option '{name}'" in done.err
+    assert "did you mean '--strategy'" in done.err
+    assert "'--metric'" not in done.err
+
+
 @pytest.mark.parametrize(("command", "old", "new"), [
     (("sample", "--endpoint", "http://127.0.0.1:9/v1", "--model", "m"), "--drop-cut",
      "--drop-truncated"),

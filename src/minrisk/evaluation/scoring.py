@@ -93,17 +93,25 @@ def score(systems: Sequence[str], references: Sequence[str | Sequence[str]] | No
           test: SignificanceTest = "permutation", seed: int = SEED) -> Score: ...
 
 
+@overload
+def score(systems: Mapping[str, Sequence[str]] | Sequence[str],
+          references: Sequence[str | Sequence[str]] | None = None,
+          sources: Sequence[str] | None = None, *, metric: list[Any] | tuple[Any, ...],
+          resamples: int = 0, seed: int = SEED,
+          origins: Mapping[str, str] | None = None) -> dict[str, Any]: ...
+
+
 def score(
     systems: Mapping[str, Sequence[str]] | Sequence[str],
     references: Sequence[str | Sequence[str]] | None = None,
     sources: Sequence[str] | None = None,
     *,
-    metric: MetricLike = METRIC,
+    metric: MetricLike | list[Any] | tuple[Any, ...] = METRIC,
     resamples: int = 0,
     test: SignificanceTest = "permutation",
     seed: int = SEED,
     origins: Mapping[str, str] | None = None,
-) -> dict[str, Score] | Score:
+) -> dict[str, Any] | Score:
     """Score the output of a system, or of several by name.
 
     Args:
@@ -112,7 +120,8 @@ def score(
         references: for each line one reference, or a list of them; not needed by a metric that
             judges by the source alone.
         sources: one source per line, for metrics that need it.
-        metric: a metric, its name or class, or a function of hypothesis and reference.
+        metric: a metric, its name or class, or a function of hypothesis and reference; or a list
+            of them.
         resamples: number of bootstrap resamples (sacreBLEU uses 1000); 0 for none. With resamples
             each score has a confidence interval, and each but the first system, which is the
             baseline, has the p-value of a paired test against it.
@@ -126,7 +135,8 @@ def score(
             2024).
 
     Returns:
-        The score of the output, or those of the systems by name.
+        The score of the output, or those of the systems by name; for a list of metrics, these by
+        the names of the metrics.
 
     Raises:
         InputError: if lists differ in length, or a score is not finite.
@@ -136,6 +146,10 @@ def score(
     >>> score({"one": ["a b"], "two": ["a c"]}, [["a c", "a d"]])["two"].value
     100.0
     """
+    if isinstance(metric, list | tuple):
+        given: Any = systems
+        return {own.name: score(given, references, sources, metric=own, resamples=resamples,
+                                seed=seed, origins=origins) for own in map(as_metric, metric)}
     if not isinstance(systems, Mapping):
         lines = checked_texts(texts_of(systems), "systems")
         return score({"systems": lines}, references, sources, metric=metric, resamples=resamples,
