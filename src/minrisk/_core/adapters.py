@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from minrisk._core.arrays import Floats, Ints, Points
-from minrisk._core.errors import InputError, brief
+from minrisk._core.errors import InputError, Wording, brief
 from minrisk._core.groups import Groups
 from minrisk._core.metric import (
     Ability,
@@ -64,9 +64,10 @@ def inner(*, help: str, several: bool = False) -> Any:
             return tuple(as_metric(part, name) for part in value)
         metric = as_metric(value, name)
         if metric.compares_hypotheses:
-            raise InputError(f"{owner(config)}: {metric.name} compares the hypotheses of a segment "
-                             "with each other, which scores of pairs do not tell; "
-                             "leave out the wrapper, or add scores (by='score')")
+            raise InputError(Wording("{owner}: {name} compares the hypotheses of a segment with "
+                                     "each other, which scores of pairs do not tell; leave out the "
+                                     "wrapper, or add scores (by='score')", owner=owner(config),
+                                     name=metric.name))
         return metric
 
     return dataclasses.field(metadata={"help": help, "inner": True, "convert": convert})
@@ -166,7 +167,8 @@ class MetricAdapter(DerivedMetric[Any]):
         declared = Traits.of(self.metric)
         reads_source = bool(getattr(self.metric, "reads_source", declared.needs_source))
         return replace(declared, abilities=implemented_abilities(self.metric),
-                       reads_source=reads_source, loads_model=bool(getattr(self.metric, "loads_model", True)))
+                       reads_source=reads_source,
+                       loads_model=bool(getattr(self.metric, "loads_model", True)))
 
     @property
     def concurrent_batches(self) -> int:
