@@ -18,7 +18,7 @@ PLAIN = {f"_core.{name}" for name in (
     "arrays", "errors", "options", "weights", "segment", "groups", "kmeans", "lazy", "threads",
     "progress",
     "references", "foreign", "unicode", "sqlite_cache", "sampler", "sample_columns",
-    "templates", "vote")} | {"version"}
+    "templates", "vote", "plugin_checks")} | {"version"}
 PROTOCOLS = PLAIN | {f"_core.{name}" for name in (
     "recipe", "metric", "adapters", "weighted_rows", "strategy", "pool", "batch", "registry",
     "signature")}
@@ -42,6 +42,7 @@ MAY_IMPORT = {
     "_core.weights": {"_core.arrays", "_core.errors"},
     "_core.segment": PLAIN,
     "_core.sampler": PLAIN,
+    "_core.plugin_checks": PLAIN,
     "_core.sample_columns": PLAIN,
     "_core.vote": set(),
     "_core.references": PLAIN,

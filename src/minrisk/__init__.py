@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from minrisk._api.inspecting import Report, inspect
     from minrisk._api.parts import decode_parts
     from minrisk._api.results import DecodedSegment, RunSummary, SampledPrompt
-    from minrisk._api.sampling import answer, sample, translate
+    from minrisk._api.sampling import answer, answer_async, sample, translate
     from minrisk._api.validation import validate
     from minrisk._core.batch import Batch, bind
     from minrisk._core.decoding import decode, make_metric, make_sampler, make_strategy
@@ -90,7 +90,7 @@ _HOME = {  # the same names by module, at run time
     "_api.inspecting": ("Report", "inspect"),
     "_api.parts": ("decode_parts",),
     "_api.results": ("DecodedSegment", "RunSummary", "SampledPrompt"),
-    "_api.sampling": ("answer", "sample", "translate"),
+    "_api.sampling": ("answer", "answer_async", "sample", "translate"),
     "_api.validation": ("validate",),
     "_core.batch": ("Batch", "bind"),
     "_core.decoding": ("decode", "make_metric", "make_sampler", "make_strategy"),
@@ -238,6 +238,7 @@ __all__ = [
     "XComet",
     "__version__",
     "answer",
+    "answer_async",
     "bind",
     "decode",
     "decode_corpus",

@@ -10,7 +10,15 @@ from minrisk._core.adapters import inner, metric_option
 from minrisk._core.batch import Batch, bind
 from minrisk._core.errors import InputError, MissingExtra, UnusableError
 from minrisk._core.groups import Groups
-from minrisk._core.metric import Ability, AnyMetric, Features, Metric, Surrogate
+from minrisk._core.metric import (
+    Ability,
+    AnyMetric,
+    DerivedMetric,
+    Features,
+    Metric,
+    Surrogate,
+    Traits,
+)
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.sampler import PartialError, Sample, Sampler, Samples
@@ -22,6 +30,7 @@ __all__ = [
     "Ability",
     "AnyMetric",
     "Batch",
+    "DerivedMetric",
     "Features",
     "Groups",
     "InputError",
@@ -38,6 +47,7 @@ __all__ = [
     "Segment",
     "Strategy",
     "Surrogate",
+    "Traits",
     "UnusableError",
     "WeightedRows",
     "bind",

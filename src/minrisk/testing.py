@@ -11,7 +11,8 @@ checks on generated cases.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import getattr_static
 from typing import Any
@@ -21,6 +22,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from minrisk._core.adapters import as_metric
 from minrisk._core.arrays import Floats, Ints
+from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
 from minrisk._core.metric import METHODS, Ability, AnyMetric, Features, Metric
 from minrisk._core.segment import Segment
@@ -31,6 +33,7 @@ TEXTS = (
     "The fat cat sat, on the mat!", "naïve café", "naïve café", "👩‍👩‍👧 emoji 👍🏽",
     "The cat sat on the mat.", "a\x1cb\u2028c", "1024 samples (of 3.5)",
 )
+_OTHER_TEXT = "Another text, longer than the others: one cat, two dogs, three mats and a sat." * 2
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,8 @@ def check_metric(metric: AnyMetric, given: Sequence[Case] | None = None,
               *(PARTS_CHECKS if Ability.PARTIAL_STATISTICS in metric.abilities else ())]
     for case in cases() if given is None else given:
         for check in checks:
-            check(metric, case, rtol)
+            with _explained(check, metric, case):
+                check(metric, case, rtol)
 
 
 def check_strategy(strategy: Strategy, segments: Sequence[Segment] | None = None) -> None:
@@ -128,16 +132,25 @@ def check_abilities(metric: AnyMetric) -> None:
 
 def check_shape(metric: AnyMetric, case: Case, rtol: float) -> None:
     """Scores are a finite float64 for every pair."""
-    matrix = _scores(metric, case)
-    assert matrix.shape == (len(case.hyps), len(case.refs))
-    assert matrix.dtype == np.float64
-    assert np.all(np.isfinite(matrix))
+    matrix, wanted = _scores(metric, case), (len(case.hyps), len(case.refs))
+    assert matrix.shape == wanted, f"found an array of shape {matrix.shape}, wanted {wanted}"
+    assert matrix.dtype == np.float64, f"found an array of {matrix.dtype}"
+    rows, columns = np.nonzero(~np.isfinite(matrix))
+    assert not rows.size, (f"found {matrix[rows[0], columns[0]]} for hypothesis {rows[0]} and "
+                           f"reference {columns[0]}")
 
 
 def check_order_does_not_matter(metric: AnyMetric, case: Case, rtol: float) -> None:
     """The order of the texts does not change scores."""
     reversed_case = Case(case.hyps[::-1], case.refs[::-1], case.labels, case.weights, case.source)
     _assert_close(_scores(metric, reversed_case)[::-1, ::-1], _scores(metric, case), rtol)
+
+
+def check_batch_does_not_matter(metric: AnyMetric, case: Case, rtol: float) -> None:
+    """Features of a text do not depend on the texts that are extracted with it."""
+    hyps, refs, source = _features(metric, case)
+    with_others = metric.features([_OTHER_TEXT, *case.hyps])[np.arange(len(case.hyps)) + 1]
+    _assert_close(metric.scores(with_others, refs, source), metric.scores(hyps, refs, source), rtol)
 
 
 def check_rows(metric: AnyMetric, case: Case, rtol: float) -> None:
@@ -240,8 +253,8 @@ def check_partial_statistics_add_up(metric: Any, case: Case, rtol: float) -> Non
 ContractCheck = Callable[[Any, Case, float], None]
 
 METRIC_CHECKS: tuple[ContractCheck, ...] = (
-    check_shape, check_order_does_not_matter, check_rows, check_utility,
-    check_utility_against_itself,
+    check_shape, check_order_does_not_matter, check_batch_does_not_matter, check_rows,
+    check_utility, check_utility_against_itself,
 )
 AGGREGATE_CHECKS: tuple[ContractCheck, ...] = (
     check_singleton_groups, check_grouped_duplicates, check_weights_are_repetitions,
@@ -249,6 +262,17 @@ AGGREGATE_CHECKS: tuple[ContractCheck, ...] = (
 )
 PARTS_CHECKS: tuple[ContractCheck, ...] = (check_partial_statistics,
                                            check_partial_statistics_add_up)
+
+
+@contextmanager
+def _explained(check: ContractCheck, metric: AnyMetric, case: Case) -> Iterator[None]:
+    """Say in an error what was checked, and with which texts."""
+    try:
+        yield
+    except (AssertionError, InputError) as error:
+        raise AssertionError(
+            f"{check.__name__} of {metric.name!r}: {check.__doc__}\n{str(error).strip()}\n"
+            f"hypotheses: {list(case.hyps)}\nreferences: {list(case.refs)}") from error
 
 
 def _features(metric: AnyMetric, case: Case) -> tuple[Features, Features, Features | None]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from multiprocessing import active_children
 from pathlib import Path
 from typing import Any, get_type_hints
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -25,6 +26,9 @@ from minrisk._api.keywords import (
 )
 from minrisk._core.registry import SAMPLERS, STRATEGIES
 from minrisk._core.threads import set_threads, threads
+from minrisk.io.jsonl import SampleReader
+from minrisk.io.objects import ObjectReader
+from minrisk.io.record import checksum
 from minrisk.pipeline.job import RunConfig
 
 RANDOM = [("standard", {}), ("n-by-s", {"subset": 3}), ("aggregate", {"groups": 3, "seed": 5}),
@@ -343,6 +347,25 @@ def test_a_resumed_run_sees_that_objects_are_others(tmp_path):
         minrisk.decode_corpus(interrupted(), output=output)
     with pytest.raises(minrisk.InputError, match="segment 0 has changed since"):
         minrisk.decode_corpus(segments[::-1], output=output, resume=True)
+
+
+@pytest.mark.parametrize("name", ["logprobs", "lengths", "counts"])
+def test_the_checksum_of_a_segment_depends_on_all_of_it(name):
+    first, other = (minrisk.Segment(["a", "b"], **{name: [1, last]}) for last in (1, 2))
+    reader = ObjectReader([first, other, first], SampleReader(()))
+    one, two, again = (record.checksum for record in reader.records([]))
+    assert one == again != two
+
+
+def test_checksums_tell_where_lines_end():
+    assert checksum(b"ab", b"c") != checksum(b"a", b"bc")
+    assert checksum(b"a") == crc32(b"a")  # of records of earlier versions
+
+
+def test_what_is_no_segment_fails_and_hides_no_other():
+    first, second = minrisk.decode_corpus(iter([None, ["a", "b"]]))
+    assert "must be a Segment" in str(first.error)
+    assert second.text == "a"
 
 
 def test_the_command_line_resumes_what_a_call_began(tmp_path, monkeypatch):

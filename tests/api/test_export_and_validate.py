@@ -25,6 +25,12 @@ def test_examples_are_those_of_the_command_line(tmp_path):
     assert (tmp_path / "api.tsv").read_bytes() == (tmp_path / "cli.tsv").read_bytes()
 
 
+def test_line_separators_of_unicode_are_part_of_a_text():
+    text = "a\u2028b\u2029c\x85d\x1ce\nf"
+    assert list(minrisk.export([{"source": text, "samples": [text]}])) == [
+        {"source": text, "target": text}]
+
+
 def test_a_segment_that_gives_no_example_is_told():
     segments = [{"source": "s", "samples": ["a"]}, {"samples": ["b"]}]
     with pytest.warns(UserWarning, match="segment 1: found no source, .*gives no example"):

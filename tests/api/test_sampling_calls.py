@@ -140,7 +140,7 @@ def test_chats_are_prompts_too(server):
     ((["one"], 0), {}, "n must be an integer of at least 1; got 0"),
     ((["one"], 4), {"seed": -1}, "seed must be an integer of at least 0; got -1"),
     ((["one"], 4), {"sampler": "hff"}, "unknown sampler 'hff'; did you mean 'hf'"),
-    ((["one"], 4), {"sampler": 3}, "sampler must be a sampler or the name of one; got 3"),
+    ((["one"], 4), {"sampler": 3}, "sampler must be a sampler, .* got 3"),
     ((["one"], 4), {"epsilan": 0.1}, "unknown option 'epsilan'; did you mean 'epsilon'"),
     ((["one"], 4), {"sampler": "hf"}, "sampler 'hf' needs the option model"),
     ((["one"], 4), {"sampler": minrisk.CTranslate2("m"), "top_k": 2}, "already part of the"),

@@ -65,6 +65,10 @@ def test_the_signature_and_a_summary_are_on_standard_error(samples):
     assert "3 segments, " in result.err
 
 
+def test_a_quiet_demonstration_shows_no_progress():
+    assert run("demo", "--limit", "1", "-q").err == ""
+
+
 def test_quiet_says_nothing(samples, tmp_path):
     result = run("decode", samples, "-q", "-o", tmp_path / "out")
     assert result == (0, "", "")
@@ -334,8 +338,10 @@ def test_the_demo_compares_the_methods(tmp_path):
 
 def test_progress_tells_speed_and_time_left(samples, monkeypatch):
     monkeypatch.setattr(progress, "_PLAIN", 0)
-    assert re.search(r"\nminrisk: 2 segments, [\d.]+ segments/s, 0:00 left\n",
-                     run("decode", samples).err)
+    shown = run("decode", samples).err
+    assert re.search(r"\nminrisk: 1 of 3 segments \(33%\), \d:\d\d left, [\d.]+ segments/s\n",
+                     shown)
+    assert re.search(r"\nminrisk: 3 of 3 segments \(100%\), [\d.]+ segments/s\n", shown)
     assert " left" not in run("decode", stdin=samples.read_bytes()).err  # nobody knows
 
 
@@ -343,7 +349,7 @@ def test_progress_is_a_live_line_on_a_terminal(samples, monkeypatch):
     monkeypatch.setattr(progress, "_LIVE", 0)
     monkeypatch.setattr(progress.RunProgress, "is_terminal", True)
     result = run("decode", samples)
-    assert re.search(r"\r\x1b\[K\[#+-*\] +\d+% 2 segments, [^\n]* left\r", result.err)
+    assert re.search(r"\r\x1b\[K\[#+-+\] 1 of 3 segments \(33%\), [^\n]* left", result.err)
     assert result.out == run("decode", samples, "-q").out
 
 
@@ -367,7 +373,7 @@ def test_ctrl_c_says_how_much_is_written():
         assert process.wait(PATIENCE) == 130
         error = process.stderr.read().decode()
     # the last may be written, but not yet counted
-    assert re.search("interrupted; segments in standard output: [23]\n", error)
+    assert re.search("interrupted after [23] segments\n", error)
     assert "Traceback" not in error
 
 
@@ -633,3 +639,33 @@ def test_the_demo_can_write_a_page_and_says_where(tmp_path):
     assert result.code == 0
     assert str(page) in result.out.splitlines()[-1]
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(("records", "extra"), [
+    (["a", "b", "c"], []), (["a", "bad", "c"], ["--workers", "1"])])
+def test_progress_is_of_work_that_is_done_and_not_of_input_that_is_read(tmp_path, monkeypatch,
+                                                                        records, extra):
+    """Small inputs are read at once; what is left of a resumed run is counted."""
+    path = write(tmp_path / "in.jsonl", *({"samples": [text] if text != "bad" else []}
+                                          for text in records))
+    monkeypatch.setattr(progress, "_PLAIN", 0)
+    found = run("decode", path, "-o", tmp_path / "out.jsonl", *extra).err
+    assert "\nminrisk: 1 of 3 segments (33%), " in found
+    assert "\nminrisk: 3 of 3 segments (100%)" in found
+    if "bad" in records:
+        again = run("decode", path, "-o", tmp_path / "out.jsonl", "--resume").err
+        assert "\nminrisk: 1 of 1 segment (100%)" in again
+
+
+def test_prompts_of_an_endpoint_are_counted(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "_PLAIN", 0)
+    path = write(tmp_path / "in.txt", "one", "two", "three")
+    found = run("sample", path, "--endpoint", server.endpoint, "--model", "m", "-n", "2").err
+    assert "\nminrisk: 1 of 3 segments (33%), " in found
+
+
+def test_a_narrow_terminal_shows_the_numbers_first(samples, monkeypatch):
+    monkeypatch.setattr(progress, "_LIVE", 0)
+    monkeypatch.setattr(progress.RunProgress, "is_terminal", True)
+    monkeypatch.setenv("COLUMNS", "40")
+    assert re.search(r"\r\x1b\[K1 of 3 segments \(33%\), ", run("decode", samples).err)

@@ -110,12 +110,8 @@ def test_the_matrix_has_a_row_and_a_column_for_each_duplicate():
 
 
 def test_plug_ins_are_found_and_built_in_names_win(monkeypatch):
-    class Point:
-        def __init__(self, name: str, value: str) -> None:
-            self.name, self.value = name, value
-
-    points = [Point("mine", "minrisk.metrics.chrf:ChrF"), Point("chrf", "nowhere:Nothing")]
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
+    points = {"mine": "minrisk.metrics.chrf:ChrF", "chrf": "nowhere:Nothing"}
+    monkeypatch.setattr("minrisk._core.registry._entry_points", lambda group: points)
     assert METRICS.names() == [*METRICS.builtin, "mine"]
     assert METRICS.make("mine", order=2) == minrisk.ChrF(order=2)
     assert METRICS.get("chrf") is minrisk.ChrF

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import pickle
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import minrisk
-from commands import run
+from commands import run, write
+from minrisk._core.errors import Wording
 from minrisk.cli.decode import decode
 from minrisk.cli.export import export
 from minrisk.cli.flags import as_flags
@@ -38,7 +41,39 @@ def command():
     ("x.keep=9 and no_option=3 and --keep=9", "x.keep=9 and no_option=3 and --keep=9"),
 ])
 def test_options_of_the_running_command_are_shown_as_flags(command, message, shown):
+    assert as_flags(Wording(message)) == shown
+
+
+@pytest.mark.parametrize(("message", "shown"), [
+    (Wording("keep={keep} of {count}", keep=9, count=3), "--keep 9 of 3"),
+    (Wording("weights={by!r}: {path}", by="uniform", path="seed=3"), "--weights uniform: seed=3"),
+    (Wording("{path}: {error}", path="seed=3",
+             error=minrisk.InputError(Wording("resume=True, {name!r}", name="keep=1"))),
+     "seed=3: --resume, 'keep=1'"),
+    ("seed=3", "seed=3"),
+    (minrisk.InputError("found seed=3"), "found seed=3"),
+])
+def test_values_in_messages_are_shown_as_they_are(command, message, shown):
     assert as_flags(message) == shown
+    assert as_flags(pickle.loads(pickle.dumps(message))) == shown
+
+
+@pytest.mark.parametrize("options", [(), ("--workers", "1")])
+def test_data_that_look_like_options_are_not_changed(options, tmp_path):
+    found = run("decode", f"{tmp_path}/seed=3/missing.jsonl")
+    assert "seed=3/missing.jsonl" in found.err
+    samples = write(tmp_path / "seed=3.jsonl", {"samples": ["weights=5"], "weights": "weights=5"},
+                    {"samples": ["a"]})
+    found = run("decode", samples, *options)
+    assert found.records[0]["error"].startswith(f"{samples}:1: ")
+    assert "weights=5" in found.records[0]["error"]
+    assert f"{samples}:1: " in found.err
+
+
+@pytest.mark.parametrize("options", [(), ("--workers", "1")])
+def test_the_output_names_flags(options, tmp_path):
+    samples = write(tmp_path / "in.jsonl", "plain text", {"samples": ["a"]})
+    assert "give --num-candidates" in run("decode", samples, *options).records[0]["error"]
 
 
 def texts(folder: str) -> Iterator[str]:
@@ -59,12 +94,45 @@ def test_the_library_knows_no_flags(folder):
     assert found <= FOREIGN
 
 
+ERRORS = {"InputError", "UnusableError", "MissingExtra", "MinriskError", "warn"}
+NAMED = re.compile(r"(?<![\w.-])[a-z]\w*=(?!=)|\w\}=")
+
+
+def arguments(path: Path) -> Iterator[ast.expr]:
+    """The texts of errors and warnings; a `Wording` apart."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and node.args and (
+                getattr(node.func, "id", getattr(node.func, "attr", None)) in ERRORS):
+            yield node.args[0]
+
+
+def test_messages_that_name_options_are_templates():
+    """Elsewhere, names of options would reach the user of a command as Python has them."""
+    found = [f"{path}:{text.lineno}" for folder in (*LIBRARY, "metrics", "tasks")
+             for path in (ROOT / "src" / "minrisk" / folder).rglob("*.py")
+             for text in arguments(path) if isinstance(text, ast.Constant | ast.JoinedStr)
+             and NAMED.search(ast.unparse(text))]
+    assert not found
+
+
 @pytest.mark.parametrize("folder", ["io", "pipeline"])
 def test_options_in_messages_of_a_run_are_known_to_the_command_line(folder):
     found = {name for text in texts(folder)
              for name in re.findall(r"\b([a-z_]+)=(?:True|'|\"| |$)", text)}
     own = {p.name for command in (decode, export, sample) for p in command.params}
     assert found <= own | {f.name for f in dataclasses.fields(minrisk.Endpoint)}
+
+
+def test_all_unknown_options_are_told_at_once(tmp_path):
+    """As those of a command of another tool."""
+    path = write(tmp_path / "in.jsonl", {"samples": ["a"]})
+    done = run("decode", path, "--no_such", "1", "--nothing=2", "--strategie", "x",
+               "--metric", "chrf")
+    assert done.code == 2
+    for name in ("--no-such", "--nothing", "--strategie"):
+        assert f"unknown option '{name}'" in done.err
+    assert "did you mean '--strategy'" in done.err
+    assert "'--metric'" not in done.err
 
 
 @pytest.mark.parametrize(("command", "old", "new"), [

@@ -127,7 +127,7 @@ def test_progress_tells_samples_per_second(sample, sources, monkeypatch):
     monkeypatch.setattr(progress, "_PLAIN", 0.0)
     err = sample(sources, "-n", "20", "--batch-size", "1").err
     assert "samples/s" in err.splitlines()[-1]
-    assert "minrisk: 1 segment, " in err
+    assert "minrisk: 1 of 4 segments (25%), " in err
 
 
 def test_the_signature_has_what_matters_and_no_key(sample, sources, monkeypatch, tmp_path):

@@ -236,4 +236,4 @@ def test_ctrl_c_does_not_wait_for_a_slow_server(server, sources, tmp_path):
         wait_for(lambda: server.bodies)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
-        assert b"interrupted; segments in" in process.stderr.read()
+        assert b"interrupted after 0 segments, which are kept" in process.stderr.read()

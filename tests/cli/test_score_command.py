@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import minrisk
-from commands import run
+from commands import run, write
 from minrisk._core.registry import METRICS
 from minrisk._core.signature import metric_signature
 from small_metrics import Common, Shared
@@ -256,3 +256,41 @@ def test_what_makes_no_sense_is_told_in_one_line(files, args, message, monkeypat
     assert message in result.err
     assert "Traceback" not in result.err
     assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["best.jsonl", "best.txt.gz"])
+def test_what_decode_writes_is_scored_by_its_texts(name, tmp_path):
+    samples = write(tmp_path / "in.jsonl", {"samples": ["a cat sat", "a cat sat"]},
+                    {"samples": ["a dog", "a dog"]}, {"samples": []})
+    references = write(tmp_path / "ref.txt", "a cat sat", "a dog", "nothing")
+    output = tmp_path / name
+    run("decode", samples, "-o", output, *(["--format", "text"] if ".txt" in name else []))
+    found = run("score", output, "-r", references, "--sl", "-b", "-w", "1")
+    assert found.out.split() == ["100.0", "100.0", "0.0"], found.err
+
+
+def test_quiet_hides_the_warning_of_bias(tmp_path):
+    samples = write(tmp_path / "in.jsonl", {"samples": ["a", "a b"]})
+    output = tmp_path / "best.jsonl"
+    run("decode", samples, "-o", output)
+    references = write(tmp_path / "ref.txt", "a")
+    assert "overestimates" in run("score", output, "-r", references).err
+    assert run("score", output, "-r", references, "-q").err == ""
+
+
+def test_an_abstention_is_scored_as_an_empty_text(tmp_path):
+    output = write(tmp_path / "out.jsonl", {"text": None, "abstained": True}, {"text": "a dog"})
+    references = write(tmp_path / "ref.txt", "a cat", "a dog")
+    assert run("score", output, "-r", references, "--sl", "-b").out.split() == ["0.0", "100.0"]
+
+
+def test_text_that_begins_with_a_brace_is_text(tmp_path):
+    text = write(tmp_path / "out.txt", '{"temperature": 3}', "{x}")
+    assert run("score", text, "-r", text, "-b").out.strip() == "100.0"
+
+
+def test_samples_are_no_output(tmp_path):
+    samples = write(tmp_path / "in.jsonl", {"samples": ["a"]})
+    found = run("score", samples, "-r", samples)
+    assert found.code == 2
+    assert f"{samples}:1: found text" in found.err

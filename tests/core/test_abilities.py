@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import threading
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,11 +14,12 @@ import pytest
 import minrisk
 from commands import run
 from minrisk._core.adapters import MetricAdapter, as_metric, metric_option, named_metric
-from minrisk._core.metric import Ability, Metric
+from minrisk._core.metric import Ability, Metric, Traits, concurrent_batches_of
 from minrisk._core.options import Options
 from minrisk._core.reference_parts import PartsDecoder
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy, batch_size_of, loads_model, metrics_of, prepare
+from minrisk.io.record import Record
 from minrisk.metrics.combined import Combined
 from minrisk.metrics.comet import Comet, CometQE
 from minrisk.metrics.edit import Edit
@@ -298,3 +301,82 @@ def test_listings_tell_which_metrics_and_strategies_go_together():
             "bleu:") in shown
     assert "--quality takes a metric that judges by the source alone: comet-qe" in (
         run("list", "strategies").out)
+
+
+def declaring(trait: str) -> Metric[Any]:
+    """A metric that declares one trait."""
+    declared = {"loads_model": False, trait: True}
+    if trait == "needs_source":
+        declared["reads_source"] = True
+    return type(f"Declares{trait}", (Length,), declared)()
+
+
+WRAPPERS = {
+    "symmetric": Symmetric, "cutoff": lambda metric: minrisk.Cutoff(metric, 0, -1),
+    "documents": minrisk.Documents, "cached": minrisk.Cached,
+    "sum": lambda metric: Combined((metric, metric)), "adapter": MetricAdapter}
+OTHERWISE = {  # a score of both directions has a reference in either; others give texts only
+    ("symmetric", "ignores_references"), ("cached", "needs_segment"),
+    ("documents", "needs_segment"), ("cutoff", "is_vote"), ("documents", "is_vote"),
+    ("sum", "is_vote")}
+
+
+@pytest.mark.parametrize("trait", [f.name for f in dataclasses.fields(Traits)
+                                   # wrappers refuse metrics that compare hypotheses
+                                   if f.name not in ("abilities", "compares_hypotheses")])
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_wrappers_have_the_traits_of_their_metrics(wrapper, trait):
+    inner = declaring(trait)
+    if (wrapper, trait) in OTHERWISE:
+        with pytest.raises((minrisk.InputError, AssertionError)):
+            assert getattr(WRAPPERS[wrapper](inner), trait)
+        return
+    found = Traits.of(WRAPPERS[wrapper](inner))
+    assert dataclasses.replace(found, abilities=Ability.NONE) == Traits.of(inner)
+
+
+def test_traits_are_all_that_a_metric_declares():
+    declared = {name for name, value in vars(Metric).items() if isinstance(value, property)}
+    assert declared - {"name", "concurrent_batches"} == {f.name for f in dataclasses.fields(Traits)}
+
+
+@dataclass(frozen=True)
+class Overlapping(Length):
+    """Two batches of it are scored at once, in threads that it prepares."""
+
+    name: ClassVar[str] = "overlapping"
+    loads_model: ClassVar[bool] = True
+    concurrent_batches: ClassVar[int] = 2
+    threads: ClassVar[list[int]] = []
+
+    def prepare_thread(self):
+        self.threads.append(threading.get_ident())
+
+
+@pytest.mark.parametrize("metric", [
+    Combined((minrisk.ChrF(), Overlapping())), Symmetric(Overlapping()),
+    MetricAdapter(Overlapping()), minrisk.Cached(Overlapping())])
+def test_batches_of_a_wrapper_overlap_as_those_of_its_metric(metric):
+    assert metric.concurrent_batches == 2
+    Overlapping.threads.clear()
+    records = [Record(i, i, "", 0, segment=minrisk.Segment(["a", "bb"], index=i))
+               for i in range(3)]
+    assert len(list(Decode(minrisk.Standard(metric), batch_size=1)(iter(records)))) == 3
+    assert Overlapping.threads
+    assert threading.get_ident() not in Overlapping.threads
+
+
+def test_metrics_without_a_model_do_not_keep_batches_of_others_apart():
+    strategy = minrisk.CoarseToFine(Overlapping(), CHRF)
+    assert concurrent_batches_of(metrics_of(strategy)) == 2
+
+
+def test_a_wrapper_gives_the_segment_to_its_metric():
+    found = minrisk.decode(["a", "b"], logprobs=[-1.0, -2.0], metric="symmetric:logprob")
+    assert found.utility.tolist() == [-1.25, -1.75]
+
+
+def test_a_sum_of_errors_is_an_error():
+    assert Combined((Ter(), minrisk.Wer())).is_error
+    assert not Combined((Ter(), CHRF)).is_error
+    assert not Combined((Ter(), minrisk.Wer()), (1.0, -1.0)).is_error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -155,3 +156,15 @@ class Anything:
 
     features = scores = aggregate = vectors = quality = surrogate = print
     partial_statistics = finalize = print
+
+
+@pytest.mark.parametrize(("kind", "name"), [
+    (registry, name) for registry in (METRICS, STRATEGIES, SAMPLERS) for name in registry.builtin])
+def test_a_field_is_that_of_the_nearest_class(kind, name):
+    """In a diamond, dataclasses take the field of the class that is named first, even if it only
+    inherits it; help, bounds and default would then be those of another class."""
+    cls = kind.get(name)
+    for own in dataclasses.fields(cls):
+        nearest = next(base for base in cls.__mro__ if own.name in vars(base).get(
+            "__annotations__", {}))
+        assert nearest.__dataclass_fields__[own.name].metadata == own.metadata

@@ -270,3 +270,10 @@ def test_arguments_that_make_no_sense_are_told(arguments, message):
 def test_sources_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="the source has 2 lines"):
         minrisk.score({"mine": ["a"]}, ["a"], ["x", "y"])
+
+
+def test_several_metrics_give_the_scores_of_each():
+    outputs = {"one": ["a b"], "two": ["a c"]}
+    found = minrisk.score(outputs, ["a c"], metric=["bleu", minrisk.ChrF()])
+    assert found == {name: minrisk.score(outputs, ["a c"], metric=name)
+                     for name in ("bleu", "chrf")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
 import signal
 import sys
 from dataclasses import dataclass
@@ -19,8 +20,11 @@ from minrisk._core.registry import METRICS, STRATEGIES
 from minrisk.cli.execute import SOME_FAILED
 from minrisk.evaluation import budgets
 from minrisk.evaluation.budgets import Budget, Trial, trials
+from minrisk.evaluation.stages import PeekableReader
 from minrisk.evaluation.study import EXACT, Study, TrialResult, TrialResults
 from minrisk.evaluation.summary import summarise
+from minrisk.io.inputs import input_files
+from minrisk.io.jsonl import SampleReader
 from project import SUPPORT
 from small_metrics import Counting, Curved
 from tolerance import assert_close
@@ -64,6 +68,15 @@ def outcomes(trial_list, segment, metric=None, top=20):
     study = Study(metric or ChrF(), [segment], [], top)
     study.trials = [EXACT, *trial_list]
     return study.evaluate(segment).outcomes
+
+
+def test_a_reader_that_was_looked_at_is_sent_as_what_it_reads(tmp_path):
+    path = write(tmp_path / "in.jsonl", *({"samples": [f"{n}", "x"]} for n in range(50)))
+    reader = PeekableReader(SampleReader(input_files([path])), limit=40)
+    assert len(reader.typical()) < 40
+    sent = pickle.loads(pickle.dumps(reader))
+    for found in (reader, sent):
+        assert [raw.index for raw in found.records(found.open())] == list(range(40))
 
 
 def test_budgets_are_halves_of_n_down_to_one():

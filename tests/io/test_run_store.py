@@ -40,7 +40,7 @@ def made(output: str, name: str = "in.jsonl") -> Path:
 
 
 def manifest(output: str) -> Path:
-    return Path(f"{output}manifest.json" if output.endswith("/") else f"{output}.run.json")
+    return Path(f"{output}.manifest.json" if output.endswith("/") else f"{output}.run.json")
 
 
 @pytest.fixture
@@ -119,6 +119,31 @@ def test_outputs_may_be_called_like_anything_and_other_files_are_left_alone(tmp_
     assert {(out / name).read_text() for name in own} == {"precious"}
     assert run("decode", *inputs, "-o", f"{out}/", "--resume").code == 0
     assert {(out / name).read_text() for name in own} == {"precious"}
+
+
+@pytest.mark.parametrize(("output", "link"), [
+    ("out/", "out/.minrisk"), ("out/x.jsonl", "out/.x.jsonl.minrisk")])
+def test_a_link_in_the_place_of_the_working_folder_is_refused(tmp_path, output, link):
+    """What it leads to would be removed."""
+    samples, precious = write(tmp_path / "in.jsonl", *segments(3)), tmp_path / "precious"
+    (tmp_path / "out").mkdir()
+    precious.mkdir()
+    (precious / "notes.txt").write_text("precious")
+    (tmp_path / link).symlink_to(precious, target_is_directory=True)
+    for more in ((), ("--overwrite",)):
+        found = run("decode", samples, "-o", f"{tmp_path}/{output}", *more)
+        assert found.code == 2
+        assert "is a link" in found.err
+    assert (precious / "notes.txt").read_text() == "precious"
+
+
+def test_only_own_files_are_removed_from_the_working_folder(tmp_path):
+    samples, work = write(tmp_path / "in.jsonl", *segments(3)), tmp_path / "out" / ".minrisk"
+    work.mkdir(parents=True)
+    (work / "notes.txt").write_text("precious")
+    (work / f"{'0' * 32}.tmp").write_text("of an earlier run")
+    assert run("decode", samples, "-o", f"{tmp_path}/out/").code == 0
+    assert [path.name for path in work.iterdir() if path.name != "lock"] == ["notes.txt"]
 
 
 def test_the_working_folder_is_no_output(tmp_path):
@@ -209,11 +234,34 @@ def test_shards_that_all_break_off_end_the_run_with_the_first_reason(tmp_path):
 # of other runs, and of other people
 
 
+def test_a_run_of_an_earlier_version_is_resumed(tmp_path, monkeypatch, inline):
+    """Whose manifest had a name that other tools read as data."""
+    inputs, out = write_shards(tmp_path / "in", 9, 9), tmp_path / "out"
+    unfinished(monkeypatch, "decode", f"{inputs}/*", "-o", f"{out}/")
+    (out / ".manifest.json").rename(out / "manifest.json")
+    refused = run("decode", f"{inputs}/*", "-o", f"{out}/")
+    assert "holds an earlier run" in refused.err
+    assert run("decode", f"{inputs}/*", "-o", f"{out}/", "--resume").code == 0
+    assert run("decode", f"{inputs}/*", "-o", f"{tmp_path}/new/").code == 0
+    assert lines(out) == lines(tmp_path / "new")
+    assert not (out / "manifest.json").exists()
+    assert [path.name for path in out.glob("*")] == [
+        path.name for path in (tmp_path / "new").glob("*")]
+
+
+def test_a_manifest_of_something_else_is_left_alone(tmp_path):
+    inputs, out = write_shards(tmp_path / "in", 9), tmp_path / "out"
+    out.mkdir()
+    (out / "manifest.json").write_text('{"files": []}')
+    assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
+    assert (out / "manifest.json").read_text() == '{"files": []}'
+
+
 def test_what_another_run_left_without_its_manifest_is_not_taken_up(tmp_path, monkeypatch, inline):
     inputs, out = write_shards(tmp_path / "in", 9, 9), tmp_path / "out"
     unfinished(monkeypatch, "decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "chrf")
     assert partials(out)
-    (out / "manifest.json").unlink()
+    (out / ".manifest.json").unlink()
     (out / "errors.jsonl").unlink()
     assert run("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "bleu").code == 0
     assert run("decode", f"{inputs}/*", "-o", f"{tmp_path}/new/", "--metric", "bleu").code == 0
@@ -463,7 +511,7 @@ def test_matrices_have_all_segments_also_after_failures_were_made_again(
 # reports
 
 
-@pytest.mark.parametrize("report", ["out/0.jsonl", "out/manifest.json", "out/errors.jsonl",
+@pytest.mark.parametrize("report", ["out/0.jsonl", "out/.manifest.json", "out/errors.jsonl",
                                     "out/../out/0.jsonl"])
 def test_a_report_is_no_part_of_the_output(tmp_path, inline, report):
     inputs = write_shards(tmp_path / "in", 2)

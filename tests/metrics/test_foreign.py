@@ -13,7 +13,6 @@ import pytest
 
 import minrisk
 from commands import run, spawn, wait_for, write
-from minrisk._core.foreign import foreign_code
 from minrisk._core.registry import METRICS
 from minrisk.metrics._program import Program
 from minrisk.metrics.command import Command, _program
@@ -149,7 +148,6 @@ def test_errors_are_negated(functions):
     ("theirs_functions:lost", {}, "expected a finite number, got nan"),
     ("theirs_functions:huge", {}, "expected a finite number, got 1000"),
     ("theirs_functions:leaving", {}, "leaving failed: SystemExit: 3"),
-    ("theirs_functions:interrupting", {}, "interrupting failed: KeyboardInterrupt"),
     ("theirs_functions:closing", {}, "closing failed: GeneratorExit"),
     ("theirs_functions:short", {"lists": True}, "expected 4 scores .*, got 1"),
     ("theirs_functions:nothing", {}, "module 'theirs_functions' has no function 'nothing'"),
@@ -185,16 +183,35 @@ def test_what_a_function_prints_is_no_result(functions, tmp_path):
     assert "I am thinking" in result.err
 
 
-def test_threads_that_leave_in_any_order_find_standard_output_again():
-    output = sys.stdout
-    first, second = foreign_code("first"), foreign_code("second")
-    for step in (first.__enter__, second.__enter__):
-        step()
-        assert sys.stdout is sys.stderr
-    first.__exit__(None, None, None)
-    assert sys.stdout is sys.stderr
-    second.__exit__(None, None, None)
-    assert sys.stdout is output
+@pytest.mark.parametrize("metric", ["chrf", "symmetric:edit", "python:theirs_functions:talking"])
+def test_a_call_leaves_the_streams_and_signals_of_its_host_alone(metric, functions, monkeypatch):
+    """Other threads of the host print meanwhile, and it handles its own Ctrl-C."""
+    changes = []
+
+    class Host(type(sys)):
+        def __setattr__(self, name, value):
+            changes.append(name)
+            super().__setattr__(name, value)
+
+    monkeypatch.setattr(signal, "signal", lambda *_: changes.append("signal"))
+    sys.__class__ = Host
+    try:
+        minrisk.decode(["a b", "a"], metric=metric)
+    finally:
+        sys.__class__ = type(os)
+    assert not {"stdout", "stderr", "signal"} & set(changes)
+
+
+def test_ctrl_c_in_a_function_reaches_the_host(functions):
+    with pytest.raises(KeyboardInterrupt):
+        minrisk.decode(["a", "b"], metric=f"python:{functions}:interrupting")
+
+
+def test_what_a_function_prints_is_no_score(functions, tmp_path):
+    text = write(tmp_path / "a.txt", "a", "bb")
+    result = run("score", text, "-r", text, "--metric", f"python:{functions}:talking", "-b")
+    assert result.out.strip().replace(".", "").isdigit()
+    assert "I am thinking" in result.err
 
 
 def test_ctrl_c_in_a_function_is_no_failure_of_it(functions, tmp_path):

@@ -86,14 +86,14 @@ def test_a_folder_has_the_bytes_of_single_runs(inputs, tmp_path, args, scale):
     assert errors(tmp_path / "out") == []
 
 
-def test_parquet_becomes_json_lines(tmp_path):
+def test_parquet_stays_parquet(tmp_path):
     pyarrow = pytest.importorskip("pyarrow", reason="needs the extra minrisk[parquet]")
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(pyarrow.Table.from_pylist(segments(9)), tmp_path / "a.parquet")
     write(tmp_path / "a.jsonl", *segments(9))
     run("decode", f"{tmp_path}/*.parquet", "-o", f"{tmp_path}/out/", "--workers", 1)
-    expected = run("decode", tmp_path / "a.jsonl").out.encode()
-    assert lines(tmp_path / "out") == {"a.jsonl": expected}
+    found = parquet.read_table(tmp_path / "out" / "a.parquet").to_pylist()
+    assert found == run("decode", tmp_path / "a.jsonl").records
 
 
 @pytest.mark.parametrize("pattern", ["*", "*.jsonl", "[0-9e]*"])
@@ -117,7 +117,7 @@ def test_patterns_of_urls_name_the_files_there(tmp_path):
     for number in (2, 1):
         with fsspec.open(f"memory://shards/{number}.jsonl", "w") as file:
             file.write("".join(json.dumps(s) + "\n" for s in segments(3, number)))
-    for beside in ("manifest.json", "errors.jsonl"):
+    for beside in (".manifest.json", "errors.jsonl"):
         fsspec.filesystem("memory").touch(f"/shards/{beside}")
     found = expand(["memory://shards/*.jsonl"])
     assert found == ["memory://shards/1.jsonl", "memory://shards/2.jsonl"]
@@ -219,7 +219,7 @@ def test_segments_of_a_torn_shard_are_kept_and_what_is_torn_is_redone(inputs, tm
     assert run(*args, "--workers", "1", "--batch-size", "4").code == 0
     whole = lines(out)
     (out / "3.jsonl").unlink()  # as if it were not done, but for 8 segments
-    path = out / ".minrisk" / json.loads((out / "manifest.json").read_text())["run"]
+    path = out / ".minrisk" / json.loads((out / ".manifest.json").read_text())["run"]
     partial = PartialShard(str(path / "3.jsonl.partial"), f"{path.name}/3.jsonl")
     given = (inputs / "3.jsonl").read_bytes().splitlines()
     texts = whole["3.jsonl"].decode().splitlines(keepends=True)
@@ -549,9 +549,10 @@ def test_there_are_as_many_workers_as_gpus_for_them(monkeypatch):
     pool = WorkerPool([Decode(Standard(ChrF()))], gpus=0.5)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     assert [planned.workers for planned in plan_workers([pool])] == [4]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    with pytest.raises(InputError, match="has 0 NVIDIA GPUs, too few for 1 workers with"):
-        plan_workers([pool])
+    for none in ("", "-1", "-1,5"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", none)
+        with pytest.raises(InputError, match="has 0 NVIDIA GPUs, too few for 1 workers with"):
+            plan_workers([pool])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
     with pytest.raises(InputError, match="has 1 NVIDIA GPUs, too few for 4 workers with"):
         plan_workers([replace(pool, workers=4)])

@@ -87,6 +87,16 @@ def test_a_cluster_gives_the_bytes_of_one_machine_and_records_the_same_errors(
     assert all(line.startswith("minrisk: ") for line in error.splitlines())
 
 
+def test_a_validation_of_more_segments_than_are_looked_at_before(on_ray, tmp_path):
+    path = write(tmp_path / "in.jsonl", *segments(40))
+    args = ("validate", path, "--strategy", "aggregate", "--limit", "38", "--overwrite")
+    found = on_ray(*args, "-o", tmp_path / "ray.jsonl")
+    assert found.code == 0, found.err
+    assert run(*args, "-o", tmp_path / "local.jsonl").code == 0
+    assert [r["id"] for r in read((tmp_path / "ray.jsonl").read_text())] == [
+        r["id"] for r in read((tmp_path / "local.jsonl").read_text())]
+
+
 def test_the_example_of_a_corpus_runs(connected, monkeypatch, capsys):
     monkeypatch.syspath_prepend(ROOT / "examples")
     load_module(ROOT / "examples" / "corpus_on_ray.py").main(connected.address)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import minrisk
 from commands import run
 from minrisk._core.errors import InputError
+from minrisk.samplers.connection import EarlyStop
 from minrisk.samplers.openai import Endpoint
 from openai_server import altered
 
@@ -22,6 +25,19 @@ def test_a_prompt_is_sampled_until_one_answer_has_won(server):
     server.always = altered(YES)
     [samples] = sampler(server).sample(["one"], 64)
     assert len(samples) == 12  # the first block after which 9 agree
+
+
+def test_a_vote_ends_early_also_where_one_request_could_have_all_samples(server):
+    server.always = altered(YES)
+    [samples] = sampler(server, per_request=16).sample(["one"], 16)
+    assert len(samples) == 12
+    [samples] = Endpoint("m", server.endpoint, vote="Answer: (.*)").sample(["one"], 64)
+    assert len(samples) == 12
+
+
+def test_waves_of_a_long_vote_grow():
+    stop = EarlyStop(re.compile("x"), 0.05, most=16)
+    assert [stop.wave(drawn) for drawn in (0, 4, 16, 20, 40, 1000)] == [4, 4, 4, 5, 10, 16]
 
 
 def test_a_vote_that_is_not_decided_goes_on(server):
@@ -71,6 +87,12 @@ WINNERS = [{"message": {"content": f"{text}\nAnswer: yes"}} for text in (
 LOSERS = [{"message": {"content": "I doubt it very much, to be frank.\nAnswer: no"}}] * 2
 
 
+@pytest.fixture
+def _one_wave(monkeypatch):
+    monkeypatch.setattr("minrisk.samplers.connection._FIRST_WAVE", 5)
+
+
+@pytest.mark.usefixtures("_one_wave")
 @pytest.mark.parametrize("command", ["answer", "translate"])
 def test_the_winner_of_the_vote_is_chosen_unless_there_is_a_metric(server, command):
     server.always = altered(*WINNERS, *LOSERS)
@@ -85,6 +107,7 @@ def test_the_winner_of_the_vote_is_chosen_unless_there_is_a_metric(server, comma
         assert "votes" not in found
 
 
+@pytest.mark.usefixtures("_one_wave")
 @pytest.mark.parametrize("call", [minrisk.answer, minrisk.translate])
 def test_python_chooses_the_winner_of_the_vote_unless_there_is_a_metric(server, call):
     server.always = altered(*WINNERS, *LOSERS)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Literal, Unpack, cast, overload
 
 from minrisk._api.keywords import DecodeKeywords
-from minrisk._api.results import DecodedSegment, RunSummary
+from minrisk._api.results import DecodedSegment, RunSummary, SampledPrompt
 from minrisk._api.runs import RUN_OPTIONS, complete, field_names, iterate, other_options, run_config
 from minrisk._core.decoding import (
     STRATEGY,
@@ -21,7 +21,7 @@ from minrisk._core.decoding import (
     check_owners,
     resolve_strategy,
 )
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.registry import STRATEGIES
 from minrisk._core.segment import Segment
 from minrisk.io.jsonl import SampleReader
@@ -41,7 +41,7 @@ from minrisk.tasks.decoding import (
 )
 
 Segments = FilePath | TextFiles | Iterable[
-    Segment | Mapping[str, Any] | Sequence[str] | FilePath]
+    Segment | SampledPrompt | DecodedSegment | Mapping[str, Any] | Sequence[str] | FilePath]
 
 
 @overload
@@ -89,9 +89,10 @@ def decode_corpus(
 
     Args:
         segments: names of files (JSON lines, compressed or not, Parquet, URLs, patterns);
-            `TextFiles` for plain text; or an iterable of segments: `Segment` objects, dicts with
-            the fields of a JSON line ("samples", "counts", "references", "source", ...), or lists
-            of samples.
+            `TextFiles` for plain text; a table (pandas, polars, Arrow) with these fields as
+            columns; or an iterable of segments: results of `sample` and other calls, `Segment`
+            objects, dicts with the fields of a JSON line ("samples", "counts", "references",
+            "source", ...), or lists of samples.
         metric: a metric, its name or class, or a function of hypothesis and reference; chrF unless
             given.
         strategy: a strategy, its name or class; standard MBR unless given.
@@ -223,7 +224,8 @@ def export(
     """
     config = run_config(output, options)
     if output is None and (format == "tsv" or matrix is not None):
-        raise InputError("format='tsv' and matrix= are for output=; examples are dicts otherwise")
+        raise InputError(Wording("format='tsv' and matrix= are for output=; examples are dicts "
+                                 "otherwise"))
     training = TrainingOutput(None if matrix is None else os.fspath(matrix), pairs, stride, prompt,
                               conversational, format)
     decoding = make_decoding(segments, metric, strategy, weights, weights_temperature, oracle,
@@ -273,4 +275,5 @@ def _examples(found: Generator[str | InputError]) -> Generator[dict[str, Any]]:
             if isinstance(lines, InputError):
                 warnings.warn(f"{lines}; the segment gives no example", stacklevel=2)
             else:
-                yield from (cast(dict[str, Any], json.loads(line)) for line in lines.splitlines())
+                yield from (cast(dict[str, Any], json.loads(line))
+                            for line in lines.split("\n") if line)

@@ -12,6 +12,7 @@ from minrisk._api.decoding import Segments, make_decoding
 from minrisk._api.keywords import DecodeKeywords
 from minrisk._api.runs import complete, run_config
 from minrisk._core.decoding import MetricLike, StrategyLike
+from minrisk.evaluation.scoring import texts_of
 from minrisk.io.text_files import FilePath
 from minrisk.report.inspecting import Inspecting, PageOptions, columns_of
 from minrisk.report.page import PageBuilder, save_page
@@ -88,7 +89,7 @@ def inspect(
         samples: as the segments of `decode_corpus`.
         metric: as for `minrisk.decode`.
         strategy: as for `minrisk.decode`.
-        against: further outputs by name, a line per segment.
+        against: further outputs by name, a line (or a result of a call) per segment.
         references: a human reference per segment, or a list of them.
         reference_field: field of the segments with a human reference, or a list of them.
         validation: the file that `minrisk validate -o` wrote.
@@ -113,7 +114,9 @@ def inspect(
     config = run_config("-", options)
     decoding = make_decoding(samples, metric, strategy, weights, weights_temperature, None, options,
                              LogprobReader)
-    view = View(show=page.show, against=dict(against or {}), field=page.reference_field,
+    view = View(show=page.show,
+                against={name: texts_of(lines) for name, lines in (against or {}).items()},
+                field=page.reference_field,
                 references=columns_of(references or ()), seed=options.get("seed", 0))
     inspecting = Inspecting(decoding, view, page, note)
     with PageBuilder() as builder:

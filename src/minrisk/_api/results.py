@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from minrisk._core.errors import InputError
+from minrisk._core.sample_columns import sample_columns
 from minrisk._core.sampler import Sample, usage_of
-from minrisk._core.segment import Ranking, shortened
-from minrisk.io.record import Record
+from minrisk._core.segment import Ranking, Segment, shortened
+from minrisk.io.jsonl import columns_of, source_of
+from minrisk.io.record import AUTO, Record, segment_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,9 +35,10 @@ class DecodedSegment:
     error: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)  # other fields of the input
     details: Mapping[str, Any] = field(default_factory=dict)  # the metric's, about the choice
-    samples: Sequence[Sample] | None = None  # the samples of `translate`, otherwise None
+    samples: Sequence[Sample] | None = None  # those of `translate` and `answer`, otherwise None
     reference_samples: Sequence[Sample] | None = None  # those of separate references
     _ranking: Ranking | None = None
+    _segment: Segment | None = None
 
     def __repr__(self) -> str:
         found = (f"error={self.error!r}" if self._ranking is None
@@ -49,9 +52,27 @@ class DecodedSegment:
         return self._ranking
 
     @property
+    def segment(self) -> Segment:
+        """The hypotheses and references."""
+        if self._segment is None:
+            raise InputError(self.error)
+        return self._segment
+
+    @property
     def text(self) -> str:
         """The chosen hypothesis."""
         return self.ranking.text
+
+    @property
+    def utility(self) -> float:
+        """The utility of the chosen hypothesis."""
+        return float(self.ranking.utility[self.ranking.best])
+
+    @property
+    def answer(self) -> str | None:
+        """The answer in the text, if the metric extracts answers."""
+        found: str | None = self.details.get("answer")
+        return found
 
     @property
     def usage(self) -> dict[str, int] | None:
@@ -64,7 +85,15 @@ class DecodedSegment:
         if ranking is not None and record.segment is not None:
             ranking = replace(ranking, hypotheses=record.segment.hypotheses, signature=signature)
         return cls(record.id, record.index, _error(record), record.fields, record.details,
-                   record.samples, record.reference_samples, ranking)
+                   record.samples, record.reference_samples, ranking, record.segment)
+
+    def as_record(self) -> dict[str, Any]:
+        """The fields of a JSON line with the choice and the samples, which every call reads."""
+        samples = (columns_of(self.segment) if self.samples is None
+                   else sample_columns(self.samples, self.reference_samples))
+        index = self.ranking.best if self.samples is None else samples["samples"].index(self.text)
+        choice = {"text": self.text, "index": index, "utility": self.utility}
+        return {**self.fields, "id": self.id, **choice, **self.details, **samples}
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,6 +129,12 @@ class SampledPrompt:
         return self._samples
 
     @property
+    def segment(self) -> Segment:
+        """The samples as hypotheses, and as references unless these were sampled separately."""
+        return segment_of(self.samples, source_of(dict(self.fields)), AUTO, self.index,
+                          self.reference_samples)
+
+    @property
     def texts(self) -> list[str]:
         return [sample.text for sample in self.samples]
 
@@ -112,6 +147,11 @@ class SampledPrompt:
     def of(cls, record: Record) -> SampledPrompt:
         return cls(record.id, record.index, _error(record), record.fields,
                    record.reference_samples, record.samples)
+
+    def as_record(self) -> dict[str, Any]:
+        """The fields of the JSON line that the command writes, which every call reads."""
+        return {**self.fields, "id": self.id,
+                **sample_columns(self.samples, self.reference_samples)}
 
 
 @dataclass(frozen=True)

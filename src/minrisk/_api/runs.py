@@ -56,6 +56,7 @@ def iterate(config: RunConfig, job: Job, progress: ShowProgress = False) -> Gene
     show = CallProgress(progress)
     with open_run(config, job) as run, closing(run.results()) as results:
         assert isinstance(run.sink, QueueSink)
+        show.total = run.expected() if progress is True else None
         for result in results:
             show.advance(failed=result.failure is not None)
             while run.sink.queue:
@@ -67,6 +68,7 @@ def complete(config: RunConfig, job: Job, progress: ShowProgress = False) -> Run
     """Write the output; returns a summary of it."""
     show = CallProgress(progress)
     with open_run(config, job) as run, closing(run.results()) as results:
+        show.total = run.expected() if progress is True else None
         for result in results:
             show.advance(failed=result.failure is not None)
         counts = dict(run.sink.counts)

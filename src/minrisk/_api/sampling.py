@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -21,7 +22,7 @@ from minrisk._core.decoding import (
     make_sampler,
     resolve_strategy,
 )
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.registry import SAMPLERS, STRATEGIES
 from minrisk._core.sampler import Message, Sampler, check_numbers
 from minrisk.io.prompts import InputFormat
@@ -123,7 +124,7 @@ def sample(
     """
     config, chosen = run_config(output, options), _sampler(sampler, options)
     if output is None and (repeat or format != "json"):
-        raise InputError("repeat= and format= are for output=; samples have their counts")
+        raise InputError(Wording("repeat= and format= are for output=; samples have their counts"))
     sampling = _sampling(prompts, chosen, n, seed, reference_options, options, on_blank=on_blank,
                          input_format=input_format, reference_samples=reference_samples)
     last = Collect(SampledPrompt.of) if output is None else None
@@ -197,6 +198,14 @@ def translate(
 
 
 @overload
+def answer(  # type: ignore[overload-overlap] # a string is an iterable of strings, too
+    prompts: str, n: int = ANSWER_SAMPLES, *, sampler: SamplerLike | None = None,
+    metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
+    output: None = None, **options: Unpack[TranslateKeywords],
+) -> DecodedSegment: ...
+
+
+@overload
 def answer(
     prompts: Prompts, n: int = ANSWER_SAMPLES, *, sampler: SamplerLike | None = None,
     metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
@@ -213,7 +222,7 @@ def answer(
 
 
 def answer(
-    prompts: Prompts,
+    prompts: str | Prompts,
     n: int = ANSWER_SAMPLES,
     *,
     sampler: SamplerLike | None = None,
@@ -222,19 +231,20 @@ def answer(
     seed: int = 0,
     output: FilePath | None = None,
     **options: Unpack[TranslateKeywords],
-) -> Generator[DecodedSegment] | RunSummary:
+) -> DecodedSegment | Generator[DecodedSegment] | RunSummary:
     """Draw n samples for every prompt and keep the best, as `minrisk answer` does.
 
     It is `translate` for prompts that are no translations, and writes JSON lines unless told
     otherwise, because answers may have many lines.
 
     Args:
-        prompts: as of `sample`.
+        prompts: as of `sample`, or one prompt as a string.
         n: number of samples of each prompt.
         sampler, metric, strategy, seed, output, options: as of `translate`.
 
     Returns:
-        As `translate` does; with the metric "exact-match", `details` has the answer and its votes.
+        As `translate` does, or the result of the one prompt; with the metric "exact-match",
+        `answer` is the answer, and `details` has its votes.
 
     Raises:
         InputError, UnusableError, MissingExtra: as `translate` does.
@@ -251,7 +261,41 @@ def answer(
     ...                                                metric=metric)]
     ['4']
     """
-    return _best(AnswerOutput, prompts, n, sampler, metric, strategy, seed, output, options)
+    if isinstance(prompts, str) and output is None:
+        [found] = answer([prompts], n, sampler=sampler, metric=metric, strategy=strategy, seed=seed,
+                         **options)
+        return found
+    given: Any = [prompts] if isinstance(prompts, str) else prompts
+    return _best(AnswerOutput, given, n, sampler, metric, strategy, seed, output, options)
+
+
+async def answer_async(prompt: str | Mapping[str, Any] | Sequence[Message],
+                       n: int = ANSWER_SAMPLES, **options: Any) -> DecodedSegment:
+    """`answer` for one prompt, which leaves the running event loop to others.
+
+    Args:
+        prompt: a string, a dict with the fields of a JSON line, or a list of messages.
+        n: number of samples.
+        options: as of `answer`, without `output`.
+
+    Returns:
+        The result.
+
+    Raises:
+        InputError, UnusableError, MissingExtra: as `answer` does.
+
+    >>> import asyncio
+    >>> def guess(prompt, n):
+    ...     return ["It is 4."] * n
+    >>> asyncio.run(answer_async("2 + 2?", 3, sampler=guess)).text
+    'It is 4.'
+    """
+    def run() -> DecodedSegment:
+        found: DecodedSegment
+        [found] = answer([prompt], n, **options)
+        return found
+
+    return await asyncio.to_thread(run)
 
 
 def _best(kind: type[TranslationOutput], prompts: Prompts, n: int, sampler: SamplerLike | None,

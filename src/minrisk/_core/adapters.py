@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 from minrisk._core.arrays import Floats, Ints, Points
-from minrisk._core.errors import InputError, brief
+from minrisk._core.errors import InputError, Wording, brief
 from minrisk._core.groups import Groups
 from minrisk._core.metric import (
     Ability,
     AnyMetric,
+    DerivedMetric,
     Metric,
     PartialStatistics,
     Surrogate,
+    Traits,
     implemented_abilities,
     lacks_ability,
 )
@@ -62,9 +64,10 @@ def inner(*, help: str, several: bool = False) -> Any:
             return tuple(as_metric(part, name) for part in value)
         metric = as_metric(value, name)
         if metric.compares_hypotheses:
-            raise InputError(f"{owner(config)}: {metric.name} compares the hypotheses of a segment "
-                             "with each other, which scores of pairs do not tell; "
-                             "leave out the wrapper, or add scores (by='score')")
+            raise InputError(Wording("{owner}: {name} compares the hypotheses of a segment with "
+                                     "each other, which scores of pairs do not tell; leave out the "
+                                     "wrapper, or add scores (by='score')", owner=owner(config),
+                                     name=metric.name))
         return metric
 
     return dataclasses.field(metadata={"help": help, "inner": True, "convert": convert})
@@ -114,6 +117,13 @@ def _shared(metric: AnyMetric, files: tuple[tuple[str, int, int], ...]) -> AnyMe
     return metric
 
 
+def given_scores(matrix: Any, segment: Segment) -> AnyMetric:
+    """A metric that looks up the scores of a segment in a matrix."""
+    from minrisk.metrics.given import GivenScores
+
+    return GivenScores.of(matrix, segment)
+
+
 def clear_metric_cache() -> None:
     """Forget the cached metrics, as before a run, because their files may have changed."""
     _shared.cache_clear()
@@ -140,7 +150,7 @@ def _not_a_metric(value: Any, field: str) -> InputError:
 
 
 @dataclass(frozen=True)
-class MetricAdapter(Metric[Any]):
+class MetricAdapter(DerivedMetric[Any]):
     """Makes a metric of an object that has the methods of one but does not derive from `Metric`.
 
     Attributes that it lacks are False, but for `loads_model`: it may load one.
@@ -153,35 +163,29 @@ class MetricAdapter(Metric[Any]):
         return str(getattr(self.metric, "name", type(self.metric).__name__))
 
     @property
-    def abilities(self) -> Ability:
-        return implemented_abilities(self.metric)
+    def traits(self) -> Traits:
+        declared = Traits.of(self.metric)
+        reads_source = bool(getattr(self.metric, "reads_source", declared.needs_source))
+        return replace(declared, abilities=implemented_abilities(self.metric),
+                       reads_source=reads_source,
+                       loads_model=bool(getattr(self.metric, "loads_model", True)))
 
     @property
-    def needs_source(self) -> bool:
-        return bool(getattr(self.metric, "needs_source", False))
-
-    @property
-    def ignores_references(self) -> bool:
-        return bool(getattr(self.metric, "ignores_references", False))
-
-    @property
-    def is_error(self) -> bool:
-        return bool(getattr(self.metric, "is_error", False))
-
-    @property
-    def loads_model(self) -> bool:
-        return bool(getattr(self.metric, "loads_model", True))
-
-    @property
-    def features_per_segment(self) -> bool:
-        return bool(getattr(self.metric, "features_per_segment", False))
+    def concurrent_batches(self) -> int:
+        return int(getattr(self.metric, "concurrent_batches", 1))
 
     def prepare(self) -> None:
-        if callable(getattr(self.metric, "prepare", None)):
-            self.metric.prepare()
+        self._call_if_present("prepare")
+
+    def prepare_thread(self) -> None:
+        self._call_if_present("prepare_thread")
 
     def features(self, texts: Sequence[str]) -> Any:
         return self.metric.features(texts)
+
+    def segment_features(self, segment: Segment, texts: Sequence[str]) -> Any:
+        found = getattr(self.metric, "segment_features", None)
+        return found(segment, texts) if callable(found) else self.features(texts)
 
     def scores(self, hyps: Any, refs: Any, source: Any = None) -> Floats:
         found: Floats = self.metric.scores(hyps, refs, source)
@@ -226,10 +230,6 @@ class MetricAdapter(Metric[Any]):
     def corpus(self, statistics: Floats) -> float:
         return float(self._require(Ability.CORPUS_STATISTICS).corpus(statistics))
 
-    @property
-    def is_vote(self) -> bool:
-        return bool(getattr(self.metric, "is_vote", False))
-
     def answers(self, features: Any) -> list[str | None] | None:
         found: list[str | None] | None = self._call_if_present("answers", features)
         return found
@@ -269,7 +269,8 @@ def as_sampler(value: Any) -> Sampler:
     """Convert a value to a sampler.
 
     Args:
-        value: a sampler; the name of one that needs no options; or an object with `sample`.
+        value: a sampler; the name of one that needs no options; an object with `sample`; or a
+            function of a prompt and a number n that returns n texts.
 
     Raises:
         InputError: if it is none of these.
@@ -280,7 +281,42 @@ def as_sampler(value: Any) -> Sampler:
         return as_sampler(SAMPLERS.make(value))
     if callable(getattr(value, "sample", None)) and not isinstance(value, type):
         return SamplerAdapter(value)
-    raise InputError(f"sampler must be a sampler or the name of one; got {brief(value)}")
+    if callable(value) and not isinstance(value, type):
+        return FunctionSampler(value)
+    raise InputError("sampler must be a sampler, the name of one, or a function of a prompt and "
+                     f"a number; got {brief(value)}")
+
+
+@dataclass(frozen=True)
+class FunctionSampler(Sampler):
+    """Makes a sampler of a function of a prompt and n that returns n texts, or samples."""
+
+    takes_messages: ClassVar[bool] = True
+    is_random: ClassVar[bool] = True
+
+    function: Callable[[Any, int], Iterable[Any]] = dataclasses.field(
+        metadata={"affects_results": False})
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.function, "__name__", type(self.function).__name__))
+
+    def sample(self, prompts: Sequence[Any], n: int, seed: int = 0,
+               indices: Sequence[int] | None = None) -> list[list[Sample]]:
+        return [self._samples(prompt, n) for prompt in prompts]
+
+    def _samples(self, prompt: Any, n: int) -> list[Sample]:
+        try:
+            given = self.function(prompt, n)
+            found = None if isinstance(given, str) else [
+                one if isinstance(one, Sample) else Sample(one) for one in given]
+        except Exception as error:  # user code may fail in any way
+            raise InputError(f"sampler {self.name!r} failed: {type(error).__name__}: "
+                             f"{error}") from error
+        if found is None or not all(isinstance(one.text, str) for one in found):
+            raise InputError(f"sampler {self.name!r}: wanted a list of {n} texts; got "
+                             f"{brief(given)}")
+        return found
 
 
 @dataclass(frozen=True)

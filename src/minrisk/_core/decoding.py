@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy.typing as npt
 
-from minrisk._core.adapters import as_metric, as_sampler, named_metric
-from minrisk._core.errors import InputError, brief
+from minrisk._core.adapters import as_metric, as_sampler, given_scores, named_metric
+from minrisk._core.errors import InputError, Wording, brief
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options
+from minrisk._core.plugin_checks import check_rankings
 from minrisk._core.recipe import Recipe
 from minrisk._core.registry import SAMPLERS, STRATEGIES
 from minrisk._core.sampler import Sampler
@@ -36,7 +37,7 @@ SamplerName = Literal["hf", "openai", "ct2"]
 # what each may be given as; names of metrics carry arguments too, and plug-ins have others
 MetricLike = MetricName | str | AnyMetric | type[Any] | Callable[[str, str], float]
 StrategyLike = StrategyName | str | Strategy | type[Any]
-SamplerLike = SamplerName | str | Sampler
+SamplerLike = SamplerName | str | Sampler | Callable[[Any, int], Iterable[Any]]
 
 
 def default_sampler(endpoint: str | None) -> str:
@@ -107,8 +108,15 @@ def make_sampler(name: SamplerName | str, /, **options: Any) -> Sampler:
     return as_sampler(SAMPLERS.make(name, **options))
 
 
+class HasSegment(Protocol):
+    """A result of another call."""
+
+    @property
+    def segment(self) -> Segment: ...
+
+
 def decode(
-    hypotheses: Sequence[str],
+    hypotheses: Sequence[str] | Segment | HasSegment,
     references: Sequence[str] | None = None,
     source: str | None = None,
     weights: npt.ArrayLike | None = None,
@@ -119,6 +127,7 @@ def decode(
     index: int = 0,
     outcomes: Sequence[str | None] | None = None,
     metric: MetricLike | None = None,
+    matrix: npt.ArrayLike | None = None,
     strategy: StrategyLike | None = None,
     **options: Any,
 ) -> Ranking:
@@ -129,7 +138,8 @@ def decode(
     model once.
 
     Args:
-        hypotheses: the texts that may be chosen, usually samples of a model.
+        hypotheses: the texts that may be chosen, usually samples of a model; or a `Segment`, or
+            a result of `sample` or another call, which has its references, weights and so on.
         references: the texts they are scored against; the hypotheses themselves unless given.
         source: the source text, for metrics that need it.
         weights: one per reference; equal unless given.
@@ -140,6 +150,9 @@ def decode(
         outcomes: what each hypothesis printed when it was executed, for the metric "outcomes".
         metric: a metric, its name or class, or a function of hypothesis and reference; chrF unless
             given. `make_metric` makes one by name with options.
+        matrix: scores instead of a metric: a row for each hypothesis and a column for each
+            reference, or for each distinct one, as `--matrix` writes them
+            (`numpy.load("scores.npz")["0"]`).
         strategy: a strategy, its name or class; every hypothesis against every reference unless
             given.
         options: options of a strategy that is given by name or class.
@@ -160,10 +173,24 @@ def decode(
     >>> decode(samples, strategy="aggregate-to-fine", keep=2).order.tolist()
     [0, 1, 2]
     """
-    segment = Segment(hypotheses, references, source, weights, index, counts, logprobs, lengths,
-                      outcomes)
+    given = (references, source, weights, counts, logprobs, lengths, outcomes)
+    found: Any = getattr(hypotheses, "segment", hypotheses)
+    if not isinstance(found, Segment):
+        segment = Segment(found, references, source, weights, index, counts, logprobs, lengths,
+                          outcomes)
+    elif any(value is not None for value in given):
+        raise InputError("a segment has its references, source, weights, counts and so on; give "
+                         "it alone, or its hypotheses")
+    else:
+        segment = found.at(index) if index else found
+    if matrix is not None:
+        if metric is not None:
+            raise InputError("metric and matrix exclude each other; give one")
+        metric = given_scores(matrix, segment)
     chosen = resolve_strategy(strategy, metric, options)
-    (ranking,) = chosen.rank([segment])
+    rankings = chosen.rank([segment])
+    check_rankings(chosen.name, rankings, [segment])
+    (ranking,) = rankings
     return add_texts(ranking, segment, chosen)
 
 
@@ -179,8 +206,9 @@ def check_owners(known: Iterable[str], metric: MetricLike | None,
         chosen = as_metric(METRIC if metric is None else metric)
         if option in option_names(type(chosen)):
             raise InputError(
-                f"unknown option {option!r}; it belongs to metric {chosen.name!r}: give "
-                f"metric=minrisk.make_metric({chosen.name!r}, {option}={brief(options[option])})")
+                Wording("unknown option {option!r}; it belongs to metric {name!r}: give "
+                        "metric=minrisk.make_metric({name!r}, {option}={brief})", option=option,
+                        name=chosen.name, brief=brief(options[option])))
         owners = [name for name, cls in STRATEGIES.installed() if option in option_names(cls)]
         if owners:
             raise InputError(f"unknown option {option!r}; it belongs to strategy "

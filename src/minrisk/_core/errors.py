@@ -2,8 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Self
+
+
+class Wording(str):
+    """A text that names options as in Python; the command line shows these as flags.
+
+    Only the template names options. The values are the user's, and are shown as they are: a file
+    may be called `seed=3`.
+
+    >>> Wording("{path} exists; overwrite=True replaces it", path="seed=3.jsonl")
+    'seed=3.jsonl exists; overwrite=True replaces it'
+    """
+
+    template: str
+    values: Mapping[str, object]
+
+    def __new__(cls, template: str, /, **values: object) -> Self:
+        made = super().__new__(cls, template.format(**values) if values else template)
+        made.template, made.values = template, values
+        return made
+
+    def renamed(self, rename: Callable[[str], str]) -> str:
+        """The text with the options of its template (and of messages in its values) renamed."""
+        if not self.values:
+            return rename(self.template)
+        values = {name: with_options(value, rename) if isinstance(value, Wording | Exception)
+                  else value for name, value in self.values.items()}
+        return rename(self.template).format(**values)
+
+
+def with_options(text: object, rename: Callable[[str], str]) -> str:
+    """The text of a message, an error or a warning, with its options renamed."""
+    found = message_of(text) if isinstance(text, BaseException) else text
+    return found.renamed(rename) if isinstance(found, Wording) else str(found)
+
+
+def message_of(error: BaseException | str) -> str:
+    """The text of an error or a warning: with its template, if it has one."""
+    first = error.args[0] if isinstance(error, BaseException) and error.args else error
+    return first if isinstance(first, Wording) else str(error)
 
 
 class MinriskError(Exception):
@@ -70,7 +110,8 @@ def needs_extra(what: str, extra: str) -> Iterator[None]:
     except MissingExtra:
         raise
     except ImportError as error:
-        raise MissingExtra(f"{what} needs {error.name}: pip install 'minrisk[{extra}]'") from None
+        raise MissingExtra(Wording("{what} needs {package}: pip install 'minrisk[{extra}]'",
+                                   what=what, package=error.name, extra=extra)) from None
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import Field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import Field, dataclass
 from enum import Flag, auto
-from functools import wraps
+from functools import reduce
 from inspect import getattr_static
+from operator import and_
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from minrisk._core.arrays import Floats, Ints, Points
-from minrisk._core.errors import InputError, not_features
+from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
 from minrisk._core.options import Options, inner_metrics
+from minrisk._core.plugin_checks import checked_scores
 from minrisk._core.registry import METRICS, STRATEGIES
 from minrisk._core.segment import Ranking, Segment
 
@@ -76,6 +78,47 @@ _PHRASES = {
 }
 
 
+@dataclass(frozen=True)
+class Traits:
+    """What a metric declares, as class variables or properties (see `Metric`)."""
+
+    abilities: Ability = Ability.NONE
+    needs_source: bool = False
+    reads_source: bool = False
+    ignores_references: bool = False
+    compares_outcomes: bool = False
+    is_vote: bool = False
+    is_error: bool = False
+    loads_model: bool = False
+    features_per_segment: bool = False
+    needs_segment: bool = False
+    compares_hypotheses: bool = False
+
+    @classmethod
+    def of(cls, metric: Any) -> Traits:
+        """Those that an object declares; what it does not declare has its default."""
+        found: dict[str, Any] = {
+            f.name: getattr(metric, f.name, f.default) for f in dataclasses.fields(cls)}
+        return cls(**found)
+
+    @classmethod
+    def combined(cls, metrics: Iterable[AnyMetric]) -> Traits:
+        """Those of a metric that computes its scores from the scores of these."""
+        found = [cls.of(metric) for metric in metrics]
+        return cls(
+            abilities=reduce(and_, (own.abilities for own in found)),
+            needs_source=any(own.needs_source for own in found),
+            reads_source=any(own.reads_source for own in found),
+            ignores_references=all(own.ignores_references for own in found),
+            compares_outcomes=any(own.compares_outcomes for own in found),
+            is_error=all(own.is_error for own in found),
+            loads_model=any(own.loads_model for own in found),
+            # a model encodes the texts of a batch together
+            features_per_segment=all(own.features_per_segment for own in found),
+            needs_segment=any(own.needs_segment for own in found),
+            compares_hypotheses=any(own.compares_hypotheses for own in found))
+
+
 class Metric(Options, ABC, Generic[F]):
     """A score for every pair of hypothesis and reference; higher is always better.
 
@@ -99,10 +142,10 @@ class Metric(Options, ABC, Generic[F]):
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Let `scores` of every metric refuse texts in the place of features."""
+        """Let `scores` of every metric check what it gets and returns."""
         super().__init_subclass__(**options)
         if "scores" in vars(cls):
-            cls.scores = _of_features(cls.scores)  # type: ignore[method-assign]
+            cls.scores = checked_scores(cls.scores)  # type: ignore[method-assign]
 
     @property
     @abstractmethod
@@ -164,9 +207,9 @@ class Metric(Options, ABC, Generic[F]):
     def concurrent_batches(self) -> int:
         """Number of batches that threads score at once, so that no device waits for the host.
 
-        It is asked for after `prepare`.
+        It is asked for after `prepare`. A wrapper has that of its inner metrics.
         """
-        return 1
+        return concurrent_batches_of(inner_metrics(self))
 
     @property
     def needs_segment(self) -> bool:
@@ -184,9 +227,13 @@ class Metric(Options, ABC, Generic[F]):
 
     def prepare(self) -> None:
         """Import packages and load models, so that errors appear before the first segment."""
+        for part in inner_metrics(self):
+            part.prepare()
 
     def prepare_thread(self) -> None:
         """Prepare a thread that scores batches beside others, before its first one."""
+        for part in inner_metrics(self):
+            part.prepare_thread()
 
     @abstractmethod
     def features(self, texts: Sequence[str]) -> F:
@@ -323,18 +370,28 @@ class Metric(Options, ABC, Generic[F]):
 
 
 AnyMetric = Metric[Any]
-_Scores = Callable[..., Floats]
 
 
-def _of_features(scores: _Scores) -> _Scores:
-    @wraps(scores)
-    def checked(metric: AnyMetric, hyps: Any, refs: Any, source: Any = None) -> Floats:
-        for given in (hyps, refs, source):
-            if type(given) in (str, list, tuple):  # whose rows cannot be selected
-                raise not_features(given)
-        return scores(metric, hyps, refs, source)
+class DerivedMetric(Metric[F]):
+    """A metric whose traits follow from those of other metrics: `traits` has them all."""
 
-    return checked
+    @property
+    @abstractmethod
+    def traits(self) -> Traits: ...
+
+
+def _derived(name: str) -> property:
+    return property(lambda metric: getattr(metric.traits, name))
+
+
+for _trait in dataclasses.fields(Traits):
+    setattr(DerivedMetric, _trait.name, _derived(_trait.name))
+
+
+def concurrent_batches_of(metrics: Iterable[AnyMetric]) -> int:
+    """The smallest number of those metrics that load a model or ask for threads."""
+    found = [(metric.concurrent_batches, metric.loads_model) for metric in metrics]
+    return min((number for number, loads in found if loads or number > 1), default=1)
 
 
 class Surrogate(Protocol[F_in]):

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from minrisk._core.errors import InputError, unknown
+from minrisk._core.errors import InputError, Wording, unknown
 from minrisk._core.options import Options, check_options, inner_field
 
 SUM = "combined"  # the name of the component that a sum of names makes
@@ -79,7 +79,8 @@ class Recipe:
             if "inner" in f.metadata:
                 raise InputError(f"{self.kind} {self.name!r} is made of others; "
                                  f"name {f.metadata['help']}")
-            raise InputError(f"{self.kind} {self.name!r} needs the option {option}=")
+            raise InputError(Wording("{kind} {name!r} needs the option " + f"{option}=",
+                                     kind=self.kind, name=self.name))
 
 
 def key(label: str) -> str:

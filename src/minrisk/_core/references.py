@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.weights import checked_counts, checked_texts, checked_weights
 
 BLOCK = 1 << 13  # references in memory at a time
@@ -47,7 +47,7 @@ class References:
             weights = None if self.weights is None else checked_weights(self.weights, len(texts))
             counts = None if self.counts is None else checked_counts(self.counts, len(texts))
         except InputError as error:
-            raise InputError(f"{self.name}: {error}") from None
+            raise InputError(Wording("{name}: {error}", name=self.name, error=error)) from None
         for start in range(0, len(texts), BLOCK):
             rows = slice(start, start + BLOCK)
             yield References(texts[rows], None if weights is None else weights[rows],

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 from minrisk._core.errors import InputError, unknown
-from minrisk._core.foreign import foreign_code
+from minrisk._core.foreign import foreign_import
 from minrisk._core.options import inner_field, labels
 from minrisk._core.recipe import SUM, NameParser, Recipe, label_of
 
@@ -31,11 +32,8 @@ class Registry:
     removed: dict[str, str] = field(default_factory=dict)  # former names, and their replacements
     elsewhere: dict[str, str] = field(default_factory=dict)  # our names by those of other tools
 
-    def plugins(self) -> dict[str, str]:
-        from importlib.metadata import entry_points  # here, because it is slow to import
-
-        found = entry_points(group=self.group)
-        return {point.name: point.value for point in found}
+    def plugins(self) -> Mapping[str, str]:
+        return _entry_points(self.group)
 
     def names(self) -> list[str]:
         return [*self.builtin, *(name for name in self.plugins() if name not in self.builtin)]
@@ -50,8 +48,8 @@ class Registry:
         if target is None:
             raise unknown(self.kind, name, self.names())
         module, _, attribute = target.partition(":")
-        with foreign_code(f"{self.kind} {name!r} cannot be loaded from {target!r}",
-                          "; reinstall the package that provides it"):
+        with foreign_import(f"{self.kind} {name!r} cannot be loaded from {target!r}",
+                            "; reinstall the package that provides it"):
             found: type = getattr(import_module(module), attribute)
         if not dataclasses.is_dataclass(found):
             raise InputError(f"{self.kind} {name!r} must be a dataclass; got {found!r}")
@@ -90,8 +88,10 @@ class Registry:
         if not parser.take(":"):
             return Recipe(self.kind, head, cls)
         if not inner_field(cls):
-            first = self._first_text(head, cls)
-            return Recipe(self.kind, head, cls, given={first: parser.text()})
+            first, argument = self._first_text(head, cls), parser.text()
+            if hasattr(cls, "class_of") and (found := cls.class_of(argument)) is not None:
+                return Recipe(self.kind, f"{head}:{argument}", found)
+            return Recipe(self.kind, head, cls, given={first: argument})
         own = parser.quoted()
         part = self._component(parser) if own is None else self.recipe(own)
         if head == SUM and part.is_sum:  # combined:"chrf+bleu", a sum as a term
@@ -109,6 +109,13 @@ class Registry:
 def _parts(recipes: list[Recipe]) -> dict[str, Recipe]:
     """The recipes by the names of their options."""
     return dict(zip(labels(label_of(part.name) for part in recipes), recipes, strict=True))
+
+
+@cache  # the metadata of all installed packages are read
+def _entry_points(group: str) -> Mapping[str, str]:
+    from importlib.metadata import entry_points  # here, because it is slow to import
+
+    return {point.name: point.value for point in entry_points(group=group)}
 
 
 METRICS = Registry("metric", "minrisk.metrics", {

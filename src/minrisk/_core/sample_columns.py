@@ -35,6 +35,13 @@ def columns(samples: Iterable[Sample], repeat: bool = False) -> dict[str, Any]:
     return found | _usage(samples)
 
 
+def sample_columns(samples: Iterable[Sample], references: Iterable[Sample] | None = None,
+                   repeat: bool = False) -> dict[str, Any]:
+    """Columns of samples, and of separate references if there are some."""
+    return (columns(samples, repeat) if references is None
+            else columns_with_references(samples, references, repeat))
+
+
 def columns_with_references(samples: Iterable[Sample], references: Iterable[Sample],
                             repeat: bool = False) -> dict[str, Any]:
     """Columns of samples and of separate references, whose weights are their counts.

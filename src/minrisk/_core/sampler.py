@@ -46,12 +46,28 @@ class Sample:
 
 
 class Samples(list[Sample]):
-    """The samples of a prompt, and the token usage, if the sampler gives it."""
+    """The samples of a prompt, the token usage, and the number drawn, if the sampler gives them."""
 
-    def __init__(self, samples: Iterable[Sample] = (),
-                 usage: Mapping[str, int] | None = None) -> None:
+    def __init__(self, samples: Iterable[Sample] = (), usage: Mapping[str, int] | None = None,
+                 drawn: int | None = None) -> None:
         super().__init__(samples)
         self.usage = usage  # "prompt_tokens" and "completion_tokens"
+        self.drawn = drawn  # also those without a text
+
+
+_INCOMPLETE = ("length", "content_filter")  # finish reasons of texts that were cut off
+
+
+def finished_samples(samples: Iterable[Sample]) -> list[Sample]:
+    """The samples that are complete; all of them if none is."""
+    found = list(samples)
+    return [sample for sample in found if sample.finish_reason not in _INCOMPLETE] or found
+
+
+def number_drawn(samples: Iterable[Sample]) -> int:
+    """The number of samples that were drawn, also those that were left out."""
+    drawn = samples.drawn if isinstance(samples, Samples) else None
+    return sum(sample.count for sample in samples) if drawn is None else drawn
 
 
 def usage_of(*parts: Iterable[Sample]) -> dict[str, int] | None:

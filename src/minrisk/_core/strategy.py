@@ -151,11 +151,6 @@ def batch_size_of(strategy: Strategy) -> int:
     return MODEL_BATCH if loads_model(strategy) else 1
 
 
-def concurrent_batches_of(strategy: Strategy) -> int:
-    """Number of batches that may be ranked at once: the smallest of its metrics' numbers."""
-    return min(metric.concurrent_batches for metric in metrics_of(strategy))
-
-
 def prepare_thread(strategy: Strategy) -> None:
     """Prepare a thread that ranks batches beside others."""
     for metric in metrics_of(strategy):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 
 SOURCE = "source"
 _MAX_SHOWN = 60  # characters of a template in messages
@@ -15,8 +15,9 @@ def check_template(template: str | None, *places: str, option: str = "prompt") -
     """Raise an InputError if a template lacks one of these places; {source} unless given."""
     for name in places or (SOURCE,):
         if template is not None and not has_place(template, name):
-            raise InputError(f"{option}={template[:_MAX_SHOWN]!r} has no {{{name}}}; put it where "
-                             f"the {name} goes")
+            raise InputError(Wording(
+                option + "={template!r} has no {{{name}}}; put it where the {name} goes",
+                template=template[:_MAX_SHOWN], name=name))
 
 
 def has_place(template: str, name: str) -> bool:

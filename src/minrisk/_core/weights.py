@@ -184,4 +184,4 @@ def checked_texts(texts: Sequence[Any], name: str) -> tuple[str, ...]:
     for text in result:
         if not isinstance(text, str):
             raise InputError(f"{name} must be strings; found {type(text).__name__}: {brief(text)}")
-    return result
+    return tuple(map(str, result))  # also those of NumPy

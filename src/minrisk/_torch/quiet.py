@@ -8,17 +8,20 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from typing import Any
 
+from minrisk._core.foreign import is_own_process
+
 
 @contextmanager
 def unattended() -> Iterator[None]:
-    """While something is loaded: questions get no answer, and prints, notes and bars go nowhere.
+    """While something is loaded, other packages show neither notes nor bars.
 
-    Standard input and output are the user's data and results. A question that is asked all the
-    same finds the end of its input.
+    In a process of ours, standard input and output are the user's data and results: prints go
+    nowhere, and a question that is asked all the same finds the end of its input.
     """
     with ExitStack() as stack:
-        stack.enter_context(redirect_stdout(io.StringIO()))
-        stack.enter_context(_empty_input())
+        if is_own_process():
+            stack.enter_context(redirect_stdout(io.StringIO()))
+            stack.enter_context(_empty_input())
         if "transformers" in sys.modules:
             stack.enter_context(_quiet_transformers())
         yield

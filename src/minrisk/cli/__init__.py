@@ -15,6 +15,7 @@ import click
 
 from minrisk._core.adapters import clear_metric_cache
 from minrisk._core.errors import InputError, MinriskError, unknown
+from minrisk._core.foreign import own_process
 from minrisk.cli.exit_codes import CLOSED_PIPE, INTERRUPTED, MISUSE, TERMINATED
 from minrisk.cli.flags import as_flags
 from minrisk.version import __version__
@@ -90,11 +91,12 @@ def main(args: Sequence[str] | None = None) -> int:
     _prepare()
     try:
         given = None if args is None else list(args)
-        code = cli.main(given, prog_name="minrisk", standalone_mode=False) or 0
+        with own_process():
+            code = cli.main(given, prog_name="minrisk", standalone_mode=False) or 0
     except click.ClickException as error:
         code = _fail(error.format_message())
     except (MinriskError, OSError) as error:
-        code = _fail(str(error))
+        code = _fail(as_flags(error))
     except click.Abort as end:
         code = TERMINATED if isinstance(end.__context__, Terminated) else INTERRUPTED
     _discard_unflushed_output()
@@ -122,13 +124,13 @@ def _show_once() -> Callable[..., None]:
     def show(message: Warning | str, *_: object, **__: object) -> None:
         if str(message) not in shown:
             shown.add(str(message))
-            click.echo(f"minrisk: warning: {as_flags(str(message))}", err=True)
+            click.echo(f"minrisk: warning: {as_flags(message)}", err=True)
 
     return show
 
 
 def _fail(message: str) -> int:
-    click.echo(f"minrisk: error: {as_flags(' '.join(message.split()))}", err=True)
+    click.echo(f"minrisk: error: {' '.join(message.split())}", err=True)
     return MISUSE
 
 

@@ -70,7 +70,7 @@ class OptionsCommand(click.Command):
         try:
             rest = super().parse_args(ctx, list(args))  # a copy: click consumes the list
         except click.NoSuchOption as error:
-            raise self._unknown_option(ctx, error.option_name) from None
+            raise self._unknown_options(ctx, error.option_name, args) from None
         except click.BadOptionUsage as error:
             raise self._bad_usage(ctx, error) from None
         options = self._field_options(ctx)
@@ -127,12 +127,19 @@ class OptionsCommand(click.Command):
         return click.UsageError(f"{error.option_name} takes no value; write {error.option_name} "
                                 f"for true, --no-{error.option_name[2:]} for false")
 
-    def _unknown_option(self, ctx: click.Context, name: str) -> InputError:
-        if name.startswith("--"):
-            name = name.replace("_", "-")
-        known = [opt for param in self.get_params(ctx) for opt in param.opts if opt[:2] == "--"]
+    def _unknown_options(self, ctx: click.Context, first: str,
+                         args: Sequence[str]) -> InputError:
+        """The error for all unknown options at once: a command of another tool has several."""
+        known = [opt for param in self.get_params(ctx)
+                 for opt in (*param.opts, *param.secondary_opts) if opt[:2] == "--"]
+        given = (arg.partition("=")[0].replace("_", "-") for arg in args if arg[:2] == "--")
+        first = first.replace("_", "-") if first.startswith("--") else first
+        names = dict.fromkeys([first, *(name for name in given if name not in (*known, "--"))])
         takes = "".join(f"{component.takes}; " for component in _components(ctx))
-        return InputError(f"unknown option {name!r}; {self._hint(name, known) or takes}see --help")
+        return InputError("".join(f"unknown option {name!r}; {self._hint(name, known)}"
+                                  for name in names)
+                          + ("" if any(self._hint(name, known) for name in names) else takes)
+                          + "see --help")
 
     def _hint(self, name: str, known: Iterable[str]) -> str:
         """A hint: the component that has the option, its name in minrisk, or the closest name."""

@@ -30,6 +30,7 @@ from minrisk.cli.demo_methods import (
     MethodRow,
 )
 from minrisk.cli.progress import Progress
+from minrisk.cli.run_options import QUIET_HELP, apply_quiet
 from minrisk.cli.score_report import echo_table
 from minrisk.io.files import Input
 from minrisk.io.writer import json_line
@@ -70,6 +71,7 @@ class DemoOptions:
                              help="Number of segments to decode; all unless given.")
     seed: int = flag(0, metavar="S", ge=0, help="Seed of all random choices.")
     threads: int | None = flag(None, metavar="T", ge=1, le=MAX_THREADS, help=THREADS_HELP)
+    quiet: bool = flag(False, "-q", help=QUIET_HELP)
     data: str | None = flag(None, hidden=True)
 
 
@@ -82,6 +84,7 @@ def demo(options: DemoOptions) -> None:
 
     They are translations of English sentences into French, sampled from a model.
     """
+    apply_quiet(options.quiet)
     set_threads(options.threads)
     comparison = Comparison(options.seed)
     with as_file(files("minrisk") / "data" / "demo.jsonl.xz") as bundled:
@@ -89,7 +92,7 @@ def demo(options: DemoOptions) -> None:
         if options.samples:
             _write_samples(Input(path), options.limit)
             return
-        examples = list(_examples(Input(path), comparison, options.limit))
+        examples = list(_examples(Input(path), comparison, options.limit, options.quiet))
         page = inspect(path, title="minrisk demo", seed=options.seed) if options.report else None
     for example in sorted(examples, key=lambda e: e.interest)[:options.segments]:
         _show(example)
@@ -107,8 +110,9 @@ def _write_samples(source: Input, limit: int | None) -> None:
         click.echo(json_line(record), nl=False)
 
 
-def _examples(source: Input, comparison: Comparison, limit: int | None) -> Iterator[DemoSegment]:
-    progress = Progress(False, lambda: source.consumed / (source.size or 1))
+def _examples(source: Input, comparison: Comparison, limit: int | None,
+              quiet: bool) -> Iterator[DemoSegment]:
+    progress = Progress(quiet, lambda: source.consumed / (source.size or 1))
     for index, line in enumerate(islice(source, limit)):
         record: dict[str, Any] = json.loads(source.text(line))
         choices = comparison.add(record, index)

@@ -6,16 +6,14 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import click
 
-from minrisk._core.errors import MinriskError
+from minrisk._core.errors import MinriskError, Wording
 from minrisk._core.progress import progress_listener
 from minrisk.cli.exit_codes import INTERRUPTED, SOME_FAILED
-from minrisk.cli.flags import portable_as_flags
 from minrisk.cli.progress import Progress, has_room_for_bar
 from minrisk.cli.run_options import RunOptions
 from minrisk.cli.run_report import stage_summary, write_report
@@ -27,9 +25,8 @@ from minrisk.io.run_store import RunStore
 from minrisk.io.shards import Shard
 from minrisk.io.sink import QueueSink, Sink
 from minrisk.pipeline.job import Job, open_run
+from minrisk.pipeline.progress import count_of
 from minrisk.pipeline.run import Run
-from minrisk.pipeline.stages import Write
-from minrisk.pipeline.workers import WorkerPool
 
 _SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens", "judge_requests",
           "judge_prompt_tokens", "judge_completion_tokens")  # in the summary
@@ -46,12 +43,12 @@ def execute(options: RunOptions, job: Job, written: Sequence[str] = ()) -> RunRe
     if options.report:
         check_writable(options.report)
         written = [*written, options.report]
-    job = replace(job, pools=_with_flags(job.pools))
     with open_run(options, job, read=[options.config] if options.config else [],
                   written=written) as run:
         remaining = [what.shard for what in run.sink.remaining()]
         progress = Progress(options.quiet, partial(_fraction, run, _size(remaining)),
                             has_room_for_bar(options.output))
+        progress.total = None if options.quiet else run.expected()
         _introduce(progress, options, job, run.sink, len(remaining))
         try:
             first_failure = _run(run, progress, options)
@@ -59,20 +56,11 @@ def execute(options: RunOptions, job: Job, written: Sequence[str] = ()) -> RunRe
             if options.report:
                 write_report(options.report, run, progress, job.signatures)
         for reason in run.broken.values():
-            progress.error(f"unfinished: {reason}")
+            progress.error(Wording("unfinished: {reason}", reason=reason))
         if run.sink.counts["failed"]:
             progress.error(_failures(options, run.sink.counts, first_failure))
         failed = run.sink.counts["failed"] + len(run.broken)
         return RunResult(SOME_FAILED if failed else 0, run.sink.counts, _values(run.sink))
-
-
-def _with_flags(pools: Sequence[WorkerPool]) -> list[WorkerPool]:
-    """The pools, with flags in the errors that the last stage writes."""
-    *others, last = pools
-    *stages, write = last.stages
-    if isinstance(write, Write):
-        write = replace(write, rephrase=portable_as_flags())
-    return [*others, replace(last, stages=(*stages, write))]
 
 
 def _failures(options: RunOptions, counts: Mapping[str, int], first: Result | None) -> str:
@@ -117,7 +105,7 @@ def _run(run: Run, progress: Progress, options: RunOptions) -> Result | None:
     """Show the progress of the run, and return its first failure."""
     first_failure = None
     # what a metric prints is no result
-    with redirect_stdout(sys.stderr), summary(progress, options.output, options.is_stream):
+    with redirect_stdout(sys.stderr), summary(progress, options.is_stream):
         try:
             for result in run.results():
                 _count(progress, result)
@@ -137,15 +125,14 @@ def _count(progress: Progress, result: Result) -> None:
 
 
 @contextmanager
-def summary(progress: Progress, output: str | None, is_stream: bool) -> Iterator[None]:
+def summary(progress: Progress, is_stream: bool) -> Iterator[None]:
     """Show the progress of the work inside, and how much was done, however it ends."""
     try:
         with progress_listener(progress.stage):
             yield
     except KeyboardInterrupt as stop:
-        where = "standard output" if output in (None, "-") else remote.redact_url(output)
-        hint = "" if is_stream else "; --resume goes on"
-        click.echo(f"\nminrisk: interrupted; segments in {where}: {progress.done}{hint}", err=True)
+        click.echo(f"\nminrisk: interrupted after {count_of(progress.done, 'segment')}"
+                   + ("" if is_stream else ", which are kept; --resume goes on"), err=True)
         if type(stop) is not KeyboardInterrupt:  # SIGTERM
             raise
         raise click.exceptions.Exit(INTERRUPTED) from None

@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from functools import partial
 
+from minrisk._core.errors import with_options
 from minrisk.cli.options import FieldOption
 
-_OPTION = re.compile(r"""(?<![\w.-])([a-z]\w*)=(True\b|False\b|'[^']*'|"[^"]*"|-?[\d.]*\d)?""")
+_OPTION = re.compile(r"""(?<![\w.-])([a-z]\w*)=   # also a value, which may be a field of a template
+                     (True\b|False\b|'[^']*'|"[^"]*"|-?[\d.]*\d|\{\w+(?:!r)?(?::\w+)?\})?""",
+                     re.VERBOSE)
 _flags: ContextVar[dict[str, str]] = ContextVar("flags of the running command", default={})  # noqa: B039
 
 
@@ -22,12 +25,13 @@ def set_flags(options: Iterable[FieldOption], given: Iterable[FieldOption] = ())
     _flags.set(_unambiguous(options) | _unambiguous(given))
 
 
-def as_flags(message: str, flags: Mapping[str, str] | None = None) -> str:
-    """The message with flags where the library names options."""
-    return _OPTION.sub(partial(_as_flag, _flags.get() if flags is None else flags), message)
+def as_flags(text: object, flags: Mapping[str, str] | None = None) -> str:
+    """The text of a message, an error or a warning, with flags where a `Wording` names options."""
+    rename = partial(_as_flag, _flags.get() if flags is None else flags)
+    return with_options(text, partial(_OPTION.sub, rename))
 
 
-def portable_as_flags() -> Callable[[str], str]:
+def portable_as_flags() -> Callable[[object], str]:
     """`as_flags` for worker processes, which know no running command."""
     return partial(as_flags, flags=_flags.get())
 
@@ -40,7 +44,8 @@ def _unambiguous(options: Iterable[FieldOption]) -> dict[str, str]:
 
 
 def _as_flag(flags: Mapping[str, str], found: re.Match[str]) -> str:
-    flag, value = flags.get(found[1]), (found[2] or "").strip("'")
+    flag = flags.get(found[1])
+    value = (found[2] or "").strip("'").replace("!r}", "}")
     if flag is None:
         return found[0]
     if value == "False":

@@ -19,9 +19,7 @@ from minrisk.cli.segment_input import JsonInput
 from minrisk.evaluation.metric_bias import bias_message, origin_of
 from minrisk.io import remote
 from minrisk.io.files import Input, check_writable
-from minrisk.io.inputs import InputFile
-from minrisk.io.jsonl import parse, show
-from minrisk.io.record import error_location
+from minrisk.io.jsonl import output_texts
 from minrisk.io.store import check_new
 from minrisk.report.inspecting import Inspecting, PageOptions
 from minrisk.report.page import PageBuilder, check_target, is_large, save_page
@@ -38,13 +36,14 @@ class InspectInput(JsonInput):
     references: tuple[str, ...] = flag(
         (), "-r", section="Input", metavar="FILE",
         help="Human references, one line per segment; may be given several times.")
+
     def view(self, page: PageOptions, seed: int) -> View:
         against = dict(map(_named, self.against))
         if len(against) < len(self.against):
             raise InputError("--against: two outputs have the same name; name them, as in "
                              "--against NAME=FILE")
         return View(show=page.show, field=page.reference_field, seed=seed,
-                    against={name: _output_lines(path) for name, path in against.items()},
+                    against={name: output_texts(path) for name, path in against.items()},
                     origins={name: origin_of(path) for name, path in against.items()},
                     references=[list(Input(path).texts()) for path in self.references])
 
@@ -105,23 +104,3 @@ def _named(given: str) -> tuple[str, str]:
     if equals and not os.path.exists(given) and "://" not in name:
         return name, path
     return os.path.basename(given), given
-
-
-def _output_lines(path: str) -> list[str]:
-    """The lines of plain text, or the texts of JSON lines."""
-    source = InputFile.at(path).open()
-    lines = list(source.texts())
-    if not (source.has_fields or (lines and lines[0].lstrip().startswith("{"))):
-        return lines
-    return [_text(line, f"{source.name}:{number}") for number, line in enumerate(lines, 1)
-            if line.strip()]
-
-
-def _text(line: str, where: str) -> str:
-    with error_location(where):
-        fields = parse(line, "let no line begin with {")
-        found = fields.get("text", "" if "error" in fields else None)
-        if not isinstance(found, str):
-            raise InputError(f"found text {show(found)}, wanted a string, as `minrisk decode` "
-                             "writes it")
-        return found

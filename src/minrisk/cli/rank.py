@@ -19,10 +19,11 @@ from minrisk.cli.components import MetricOptions
 from minrisk.cli.execute import summary
 from minrisk.cli.options import argument
 from minrisk.cli.progress import Progress, has_room_for_bar
-from minrisk.cli.run_options import QUIET_HELP
+from minrisk.cli.run_options import QUIET_HELP, apply_quiet
 from minrisk.io.files import Output
 from minrisk.io.inputs import InputFile, open_input
 from minrisk.io.jsonl import SampleReader, parse
+from minrisk.io.parquet import is_parquet
 from minrisk.io.prompts import is_json
 from minrisk.io.record import Record, error_location
 from minrisk.io.references import ReferenceFile
@@ -56,6 +57,8 @@ class RankOptions(WorkerConfig):
             raise InputError("standard input is read by this process alone; "
                              "leave --workers and --engine out, or name files")
         check_files([self.hypotheses, *self.references], [self.output])
+        if is_parquet(self.output):
+            raise InputError(f"{self.output} is Parquet; rank writes a line of JSON: name it .json")
         if not is_stream(self.output):
             check_new(self.output, self.overwrite)
 
@@ -73,6 +76,7 @@ def rank(metric: MetricOptions, options: RankOptions) -> None:
     some. Files may be compressed, or URLs. They are read once, a part at a time, by as many workers
     as there are: any number of references fits into memory.
     """
+    apply_quiet(options.quiet)
     set_threads(options.threads)
     for path in options.references:
         open_input(path)  # what is missing is known before the work begins
@@ -81,7 +85,7 @@ def rank(metric: MetricOptions, options: RankOptions) -> None:
     assert record.segment is not None
     progress = Progress(options.quiet, lambda: None, has_room_for_bar(options.output))
     progress.note(signature(strategy))
-    with summary(progress, options.output, is_stream=True):
+    with summary(progress, is_stream=True):
         decoder = PartsDecoder(as_parts_strategy(strategy), record.segment)
         files = tuple(ReferenceFile(InputFile.at(path).location, path)
                       for path in options.references)

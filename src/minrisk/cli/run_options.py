@@ -7,11 +7,19 @@ from dataclasses import dataclass, replace
 
 from minrisk._core.options import flag
 from minrisk._core.threads import set_threads
+from minrisk.cli.flags import portable_as_flags
+from minrisk.io.writer import Writer
 from minrisk.pipeline.job import Job, RunConfig
-from minrisk.pipeline.stages import Stage
+from minrisk.pipeline.stages import Stage, Write
 from minrisk.pipeline.workers import WorkerPool
 
 QUIET_HELP = "Print nothing but errors on standard error."
+
+
+def apply_quiet(quiet: bool) -> None:
+    """Show no warnings, if quiet."""
+    if quiet:
+        warnings.simplefilter("ignore")
 
 
 @dataclass(frozen=True)
@@ -29,8 +37,7 @@ class RunOptions(RunConfig):
 
     def apply(self) -> None:
         """Set the threads and the warning filter of this process."""
-        if self.quiet:
-            warnings.simplefilter("ignore")
+        apply_quiet(self.quiet)
         set_threads(self.threads)
 
     def wants_workers(self, job: Job) -> bool:
@@ -39,3 +46,7 @@ class RunOptions(RunConfig):
 
     def pool(self, *stages: Stage, gpus: bool = True) -> WorkerPool:
         return replace(super().pool(*stages, gpus=gpus), quiet=self.quiet)
+
+    def write(self, writer: Writer) -> Write:
+        """The stage that writes, with flags in its errors."""
+        return Write(writer, portable_as_flags())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 
 from minrisk._core.errors import InputError
@@ -12,11 +14,13 @@ from minrisk._core.threads import MAX_THREADS, set_threads
 from minrisk.cli.command import command
 from minrisk.cli.components import MetricsOptions
 from minrisk.cli.options import argument
+from minrisk.cli.run_options import QUIET_HELP, apply_quiet
 from minrisk.cli.score_report import ScoreColumn, ScoreFormat, show, show_sentences
 from minrisk.evaluation.metric_bias import origin_of, warn_of_bias
 from minrisk.evaluation.scoring import SEED, Score, SignificanceTest, score_signature
 from minrisk.evaluation.scoring import score as score_systems
 from minrisk.io.files import Input
+from minrisk.io.jsonl import output_texts
 from minrisk.io.remote import redact_url
 from minrisk.pipeline.job import THREADS_HELP, check_files
 
@@ -50,6 +54,7 @@ class ScoreOptions:
     sentence_level: bool = flag(False, "--sl", section="Output",
                                 help="Print a line of text per segment instead of one score.")
     threads: int | None = flag(None, metavar="T", ge=1, le=MAX_THREADS, help=THREADS_HELP)
+    quiet: bool = flag(False, "-q", help=QUIET_HELP)
 
     def __post_init__(self) -> None:
         check_files([*self.systems, *self.references, *filter(None, [self.source])], written=[])
@@ -81,26 +86,28 @@ class ScoreOptions:
 def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
     """Score the outputs of systems against references.
 
-    An output has a line per segment. The numbers are sacreBLEU's for its metrics: of the corpus
-    from its summed statistics, with the same resamples; so are the p-values of
-    --paired-bs. Other metrics are means over segments.
-    With several references, a segment gets its best score against any of them, unless the metric
-    combines references itself, as BLEU, TER and CIDEr-D do. The signature of a score is sacreBLEU's
-    where it can express all options of the metric. A warning names each system that is judged by
-    the metric that chose it; FILE.run.json beside an output says which metric that was. Files may
-    be compressed; `-` is standard input.
+    An output has a line per segment, or is JSON lines as `decode` writes them. The numbers are
+    sacreBLEU's for its metrics: of the corpus from its summed statistics, with the same resamples;
+    so are the p-values of --paired-bs. Other metrics are means over segments. With several
+    references, a segment gets its best score against any of them, unless the metric combines
+    references itself, as BLEU, TER and CIDEr-D do. The signature of a score is sacreBLEU's where it
+    can express all options of the metric. A warning names each system that is judged by the metric
+    that chose it; FILE.run.json beside an output says which metric that was. Files may be
+    compressed; `-` is standard input.
     """
+    apply_quiet(options.quiet)
     set_threads(options.threads)
     metrics = chosen.make()
     _check(options, metrics)
-    systems = {redact_url(path): _lines(path) for path in options.systems}
+    systems = {redact_url(path): _stripped(output_texts(path)) for path in options.systems}
     references = _references(options.references) if options.references else None
     sources = _lines(options.source) if options.source else None
     columns = []
     for metric in metrics:
-        scores = score_systems(systems, references, sources, metric=metric,
-                               resamples=options.resample_count, test=options.test,
-                               seed=options.seed)
+        with redirect_stdout(sys.stderr):  # what a metric prints is no result
+            scores = score_systems(systems, references, sources, metric=metric,
+                                   resamples=options.resample_count, test=options.test,
+                                   seed=options.seed)
         columns.append(_column(metric, scores, options))
     warn_of_bias({redact_url(path): origin_of(path) for path in options.systems}, *metrics)
     if options.sentence_level:
@@ -125,7 +132,11 @@ def _one_system() -> InputError:
 
 
 def _lines(path: str) -> list[str]:
-    return [text.rstrip() for text in Input(path).texts()]  # as sacreBLEU reads them
+    return _stripped(Input(path).texts())
+
+
+def _stripped(texts: Iterable[str]) -> list[str]:
+    return [text.rstrip() for text in texts]  # as sacreBLEU reads them
 
 
 def _references(paths: Sequence[str]) -> list[tuple[str, ...]]:

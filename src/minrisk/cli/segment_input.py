@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.options import flag
 from minrisk._core.strategy import Strategy
 from minrisk.cli.options import argument
@@ -75,7 +75,8 @@ class SegmentInput(OracleOption, JsonInput):
         super().__post_init__()
         for name in _TEXT_ONLY:
             if self.num_candidates is None and getattr(self, name) is not None:
-                raise InputError(f"{name}= needs num_candidates=: it is only for plain text")
+                raise InputError(Wording(f"{name}= needs num_candidates=: it is only for plain "
+                                         "text"))
 
     def files(self) -> Sequence[InputFile]:
         return _files([*self.inputs, *self.translations] or self.input)

@@ -18,7 +18,7 @@ from minrisk._core.errors import MinriskError
 from minrisk._core.metric import AnyMetric, required_abilities
 from minrisk._core.options import inner_metrics
 from minrisk._core.registry import METRICS, STRATEGIES
-from minrisk.io.inputs import MANIFEST
+from minrisk.io.inputs import MANIFEST, OLD_MANIFEST
 from minrisk.io.run_store import manifest_name
 
 Origin = str | Mapping[str, Any]  # a signature, or the settings of a run
@@ -66,7 +66,8 @@ def bias_message(system: str, metrics: Iterable[str], has_other_judge: bool = Fa
 def origin_of(path: str) -> dict[str, Any] | None:
     """The settings of the run that wrote an output, from the file beside it; None if unknown."""
     folder, name = os.path.split(path)
-    for beside in (manifest_name(path), os.path.join(folder, MANIFEST)):
+    for beside in (manifest_name(path), os.path.join(folder, MANIFEST),
+                   os.path.join(folder, OLD_MANIFEST)):
         try:
             with open(beside, encoding="utf-8") as stream:
                 found = json.load(stream)

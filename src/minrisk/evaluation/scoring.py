@@ -14,7 +14,7 @@ from minrisk._core.adapters import as_metric
 from minrisk._core.arrays import Floats
 from minrisk._core.batch import bind
 from minrisk._core.decoding import METRIC, MetricLike
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Bounds, checked
 from minrisk._core.pool import Pool
@@ -93,25 +93,35 @@ def score(systems: Sequence[str], references: Sequence[str | Sequence[str]] | No
           test: SignificanceTest = "permutation", seed: int = SEED) -> Score: ...
 
 
+@overload
+def score(systems: Mapping[str, Sequence[str]] | Sequence[str],
+          references: Sequence[str | Sequence[str]] | None = None,
+          sources: Sequence[str] | None = None, *, metric: list[Any] | tuple[Any, ...],
+          resamples: int = 0, seed: int = SEED,
+          origins: Mapping[str, str] | None = None) -> dict[str, Any]: ...
+
+
 def score(
     systems: Mapping[str, Sequence[str]] | Sequence[str],
     references: Sequence[str | Sequence[str]] | None = None,
     sources: Sequence[str] | None = None,
     *,
-    metric: MetricLike = METRIC,
+    metric: MetricLike | list[Any] | tuple[Any, ...] = METRIC,
     resamples: int = 0,
     test: SignificanceTest = "permutation",
     seed: int = SEED,
     origins: Mapping[str, str] | None = None,
-) -> dict[str, Score] | Score:
+) -> dict[str, Any] | Score:
     """Score the output of a system, or of several by name.
 
     Args:
-        systems: the lines of one output, or a mapping from names to such lists.
+        systems: the lines of one output (or the results of `decode_corpus` and the like), or a
+            mapping from names to such lists.
         references: for each line one reference, or a list of them; not needed by a metric that
             judges by the source alone.
         sources: one source per line, for metrics that need it.
-        metric: a metric, its name or class, or a function of hypothesis and reference.
+        metric: a metric, its name or class, or a function of hypothesis and reference; or a list
+            of them.
         resamples: number of bootstrap resamples (sacreBLEU uses 1000); 0 for none. With resamples
             each score has a confidence interval, and each but the first system, which is the
             baseline, has the p-value of a paired test against it.
@@ -125,7 +135,8 @@ def score(
             2024).
 
     Returns:
-        The score of the output, or those of the systems by name.
+        The score of the output, or those of the systems by name; for a list of metrics, these by
+        the names of the metrics.
 
     Raises:
         InputError: if lists differ in length, or a score is not finite.
@@ -135,10 +146,15 @@ def score(
     >>> score({"one": ["a b"], "two": ["a c"]}, [["a c", "a d"]])["two"].value
     100.0
     """
+    if isinstance(metric, list | tuple):
+        given: Any = systems
+        return {own.name: score(given, references, sources, metric=own, resamples=resamples,
+                                seed=seed, origins=origins) for own in map(as_metric, metric)}
     if not isinstance(systems, Mapping):
-        lines = checked_texts(systems, "systems")
+        lines = checked_texts(texts_of(systems), "systems")
         return score({"systems": lines}, references, sources, metric=metric, resamples=resamples,
                      test=test, seed=seed)["systems"]
+    systems = {name: texts_of(lines) for name, lines in systems.items()}
     chosen = as_metric(metric)
     resamples, seed = (checked(name, value, int, Bounds(ge=0))
                        for name, value in (("resamples", resamples), ("seed", seed)))
@@ -162,6 +178,14 @@ def score(
     return {name: replace(found, signature=f"{chosen.name}|{signature}",
                           statistics=found.statistics if has_statistics else None)
             for name, found in scores.items()}
+
+
+def texts_of(lines: Any) -> Any:
+    """The texts of the results of a call; an empty one for a segment that failed."""
+    if isinstance(lines, str) or not isinstance(lines, Iterable):
+        return lines
+    return [("" if line.error is not None else line.text) if hasattr(line, "as_record") else line
+            for line in lines]
 
 
 def compare_means(values: Mapping[str, Floats], resamples: int = 1000,
@@ -214,7 +238,7 @@ def _reference_lists(references: Sequence[str | Sequence[str]]) -> Iterator[Sequ
         try:
             yield checked_texts([own] if isinstance(own, str) else own, "references")
         except InputError as error:
-            raise InputError(f"line {line}: {error}") from None
+            raise InputError(Wording("line {line}: {error}", line=line, error=error)) from None
 
 
 def _check(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[str]] | None,
@@ -291,7 +315,7 @@ def _best_of_line(line: int, pool: Pool[Any]) -> Floats:
     try:
         best: Floats = pool.scores().max(axis=1)
     except InputError as error:
-        raise InputError(f"line {line}: {error}") from error
+        raise InputError(Wording("line {line}: {error}", line=line, error=error)) from error
     return best
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.segment import Segment
@@ -21,27 +21,34 @@ _TYPICAL = 32  # segments whose sizes decide which budgets are tried
 
 @dataclass
 class PeekableReader:
-    """A reader whose first records may be looked at before it is read, also from a pipe."""
+    """A reader whose first records may be looked at before it is read, also from a pipe.
+
+    Where it is sent to, it reads its files again from their beginning.
+    """
 
     reader: Reader
     limit: int | None = None
     _inputs: list[Input] = field(default_factory=list)
     _first: list[RawRecord] = field(default_factory=list)
-    _records: Iterator[RawRecord] = field(default_factory=lambda: iter(()))
+    _records: Iterator[RawRecord] | None = None  # the others, once it was looked at
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PeekableReader, (self.reader, self.limit)
 
     def typical(self) -> list[Segment]:
         """The segments of the first records."""
         self._inputs = self.reader.open()
-        self._records = islice(self.reader.records(self._inputs), self.limit)
+        others: Iterator[RawRecord] = islice(self.reader.records(self._inputs), self.limit)
+        self._records = others
         try:
-            for raw in islice(self._records, _TYPICAL):
+            for raw in islice(others, _TYPICAL):
                 self._first.append(raw)
         except MinriskError as error:  # what came before it is still good
-            self._records = _raising(error)
+            self._records = others = _raising(error)
         records = [self.reader.parse(raw) for raw in self._first]
         found = [record.segment for record in records if record.segment]
         if not found:
-            next(self._records, None)  # which may know why
+            next(others, None)  # which may know why
             names = ", ".join(source.name for source in self._inputs)
             reason = next((record.message for record in records),
                           f"{names}: no segments; wanted JSON lines with samples" if names
@@ -50,9 +57,11 @@ class PeekableReader:
         return found
 
     def open(self) -> list[Input]:
-        return self._inputs
+        return self.reader.open() if self._records is None else self._inputs
 
     def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
+        if self._records is None:
+            return islice(self.reader.records(inputs), self.limit)
         return chain(self._first, self._records)
 
     def parse(self, raw: RawRecord) -> Record:

@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from minrisk._core.batch import Batch, bind
-from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk._core.groups import Groups
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import checked
@@ -142,8 +142,9 @@ class Study:
                 yield from own
             except MinriskError as error:
                 if note is None:
-                    raise InputError(f"cannot try {strategy}: {error}") from None
-                note(f"without {strategy}: {error}")
+                    raise InputError(Wording("cannot try {strategy}: {error}", strategy=strategy,
+                                             error=error)) from None
+                note(Wording("without {strategy}: {error}", strategy=strategy, error=error))
 
 
 def _probe(segments: Sequence[Segment]) -> Segment:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from io import BufferedReader, RawIOBase
 from typing import BinaryIO, Literal, Self, cast
 
-from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk.io import remote
 from minrisk.io.compression import codec_for, codec_of, could_be_compressed, decompressed
 
@@ -58,7 +58,8 @@ class Input:
         try:
             return text_of(line, number)
         except InputError as error:
-            raise InputError(f"{self.name}:{number}: {error}") from None
+            raise InputError(Wording("{name}:{number}: {error}", name=self.name, number=number,
+                                     error=error)) from None
 
     def beginning(self, size: int) -> bytes:
         """The first bytes, without decompression."""

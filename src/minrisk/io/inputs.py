@@ -14,7 +14,9 @@ from minrisk.io import remote
 from minrisk.io.files import Input
 from minrisk.io.parquet import ParquetInput, is_parquet
 
-ERRORS, MANIFEST = "errors.jsonl", "manifest.json"  # in every output folder
+ERRORS = "errors.jsonl"  # in every output folder, as the manifest
+MANIFEST = ".manifest.json"  # tools that read the folder as data ignore a leading dot
+OLD_MANIFEST = "manifest.json"  # of earlier versions
 _IDENTITY_BYTES = 1 << 20  # at the beginning of a file
 
 
@@ -96,7 +98,8 @@ def _matches(path: str) -> list[str]:
 
 def _is_beside_shards(path: str) -> bool:
     folder, name = os.path.split(path)
-    return name in (ERRORS, MANIFEST) and _exists(os.path.join(folder, MANIFEST))
+    return name in (ERRORS, MANIFEST, OLD_MANIFEST) and any(
+        _exists(os.path.join(folder, manifest)) for manifest in (MANIFEST, OLD_MANIFEST))
 
 
 def _exists(path: str) -> bool:

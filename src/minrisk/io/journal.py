@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any
 from zlib import crc32
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk.io.files import as_input_error
 
 
@@ -49,8 +49,8 @@ class Journal:
                 stream.seek(offset)
                 entry = self._decoded(stream.readline())
                 if entry is None:
-                    raise InputError(f"{self.path} was changed during the run; run again with "
-                                     "resume=True")
+                    raise InputError(Wording("{path} was changed during the run; run again with "
+                                             "resume=True", path=self.path))
                 yield from (entry for _ in same)
 
     def append(self, entry: dict[str, Any]) -> int:

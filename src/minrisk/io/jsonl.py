@@ -23,13 +23,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError, brief
+from minrisk._core.errors import InputError, Wording, brief
 from minrisk._core.segment import Segment
 from minrisk._core.weights import checked_logprobs, checked_numbers
 from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile
-from minrisk.io.record import AUTO, RawRecord, Record, Weighting, checksum
+from minrisk.io.record import AUTO, RawRecord, Record, Weighting, checksum, error_location
 
 # lists with one value per sample or reference
 SAMPLE_FIELDS = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "lengths",
@@ -63,7 +65,7 @@ class SampleReader:
     def parse(self, raw: RawRecord) -> Record:
         record = Record.of(raw)
         try:
-            fields = parse(text_of(raw.content, raw.line), "give num_candidates=")
+            fields = parse(text_of(raw.content, raw.line), Wording("give num_candidates="))
         except InputError as error:
             return record.failed(error)
         return self.parse_fields(fields, record)
@@ -108,7 +110,8 @@ class SampleReader:
         if weights is not None and logprobs is not None and of_samples:
             raise InputError("found both weights and logprobs of the samples, wanted one of them")
         if self.weighting.by == "auto":
-            if logprobs is not None and weights is None:
+            # samples that were counted were drawn by the model: nobody expects them to be weighted
+            if logprobs is not None and weights is None and counts is None:
                 warnings.warn(UNUSED_LOGPROBS, stacklevel=2)
             return weights
         if logprobs is None:
@@ -121,11 +124,46 @@ def parse(text: str, advice: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"found invalid JSON ({error}), wanted one JSON object a line; "
-                         f"if this is plain text, {advice}") from None
+        raise InputError(Wording("found invalid JSON ({error}), wanted one JSON object a line; if "
+                                 "this is plain text, {advice}", error=error,
+                                 advice=advice)) from None
     if not isinstance(found, dict):
         raise InputError(f"found {show(found)}, wanted a JSON object")
     return found
+
+
+def output_texts(path: str) -> list[str]:
+    """The output of a system: a line of text per segment, or JSON lines as `decode` writes them.
+
+    A segment without a text, which failed or abstained, has an empty one.
+    """
+    source = InputFile.at(path).open()
+    lines = list(source.texts())
+    if not (source.has_fields or (lines and _is_result(lines[0]))):
+        return lines
+    return [_output_text(line, f"{source.name}:{number}") for number, line in enumerate(lines, 1)
+            if line.strip()]
+
+
+def _is_result(line: str) -> bool:
+    """Whether it is no plain text, which may begin with a brace too."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and not found.keys().isdisjoint({"text", "error", "samples"})
+
+
+def _output_text(line: str, where: str) -> str:
+    with error_location(where):
+        fields = parse(line, "let its first line be no JSON object")
+        found = fields.get("text")
+        if found is None and ("error" in fields or fields.get("abstained")):
+            return ""
+        if not isinstance(found, str):
+            raise InputError(f"found text {show(found)}, wanted a string, as `minrisk decode` "
+                             "writes it")
+        return found
 
 
 def id_of(fields: dict[str, Any], index: int) -> str | int | float:
@@ -143,6 +181,25 @@ def source_of(fields: dict[str, Any]) -> str | None:
     found = fields.get("source")
     if found is not None and not isinstance(found, str):
         raise InputError(f"found source {show(found)}, wanted a string")
+    return found
+
+
+def columns_of(segment: Segment) -> dict[str, Any]:
+    """The fields of a JSON line that hold a segment."""
+    found: dict[str, Any] = {"samples": list(segment.hypotheses),
+                             "counts": segment.counts.tolist()}
+    of_samples = "" if segment.self_columns is not None else "sample_"
+    if segment.source is not None:
+        found["source"] = segment.source
+    if segment.self_columns is None:
+        found |= {"references": list(segment.references), "weights": segment.weights.tolist()}
+    elif np.ptp(segment.weights):
+        return found | {"weights": segment.weights[segment.self_columns].tolist()}
+    for name, values in (("logprobs", segment.logprobs), ("lengths", segment.lengths)):
+        if values is not None:
+            found[f"{of_samples}{name}"] = values.tolist()
+    if segment.outcomes is not None and segment.self_columns is not None:
+        found["outcomes"] = list(segment.outcomes.hypotheses)
     return found
 
 

@@ -9,7 +9,7 @@ from itertools import chain, islice, zip_longest
 from typing import NamedTuple
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.segment import Segment
 from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile
@@ -28,8 +28,8 @@ class Column:
         inputs = [file.open() for file in self.files]
         for source in inputs:
             if source.has_fields:
-                raise InputError(f"{source.name} has fields, wanted plain text; "
-                                 "leave num_candidates= out")
+                raise InputError(Wording("{name} has fields, wanted plain text; leave "
+                                         "num_candidates= out", name=source.name))
         return inputs
 
 
@@ -137,9 +137,10 @@ class _ColumnReader:
                 if source.number == len(group):
                     _check_plain(source.name, group[0])
                 if len(group) < size:
-                    raise InputError(
-                        f"{source.name}: {source.number} lines do not divide into groups of "
-                        f"{size}; check {self._column.option}, or use JSON lines for uneven groups")
+                    raise InputError(Wording(
+                        "{name}: {number} lines do not divide into groups of {size}; check "
+                        "{option}, or use JSON lines for uneven groups", name=source.name,
+                        number=source.number, size=size, option=Wording(self._column.option)))
                 self._count += 1
                 yield Lines(source.name, source.number - size + 1, group)
 
@@ -151,8 +152,8 @@ def _check_plain(file: str, line: bytes) -> None:
     except (ValueError, RecursionError):
         return
     if isinstance(fields, dict) and not fields.keys().isdisjoint(("samples", "hypotheses")):
-        raise InputError(f"{file} is JSON lines, whose lines have their own samples; "
-                         "leave num_candidates= out")
+        raise InputError(Wording("{file} is JSON lines, whose lines have their own samples; leave "
+                                 "num_candidates= out", file=file))
 
 
 def _number(text: str, where: str) -> float:

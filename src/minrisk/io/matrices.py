@@ -9,6 +9,7 @@ import zipfile
 import numpy as np
 
 from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
 from minrisk.io.files import as_input_error, replace_file
 
 
@@ -24,6 +25,8 @@ class MatrixWriter:
         self._parts = os.path.join(folder, f".{name}.minrisk")
 
     def begin(self, resume: bool = False) -> None:
+        if os.path.islink(self._parts):
+            raise InputError(f"{self._parts} is a link; remove it, or name another file")
         with as_input_error("write", self.path):
             if not resume:
                 shutil.rmtree(self._parts, ignore_errors=True)

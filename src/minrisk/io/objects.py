@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minrisk._core.errors import InputError, brief
+from minrisk._core.errors import InputError, Wording, brief
 from minrisk._core.segment import Segment
 from minrisk.io.files import Input
 from minrisk.io.jsonl import SampleReader
@@ -29,12 +29,14 @@ class ObjectReader:
 
     def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
         for index, given in enumerate(self.objects):
-            content = list(given) if isinstance(given, tuple) else given
+            content = _content(given)
             yield RawRecord(index, f"segment {index}", 0, content, _checksum(content))
 
     def parse(self, raw: RawRecord) -> Record:
         record = Record.of(raw)
         try:
+            if isinstance(raw.content, InputError):
+                return record.failed(raw.content)
             if isinstance(raw.content, Segment) and isinstance(self.lines, SampleReader):
                 return record.replace(segment=self._segment(raw.content, record.index))
             fields = (_prompt_fields if isinstance(self.lines, PromptReader) else _fields)
@@ -45,9 +47,19 @@ class ObjectReader:
     def _segment(self, segment: Segment, index: int) -> Segment:
         assert isinstance(self.lines, SampleReader)
         if self.lines.weighting.by != "auto" or self.lines.oracle is not None:
-            raise InputError("weights= and oracle= are for dicts; a Segment has its weights and "
-                             "references already")
+            raise InputError(Wording("weights= and oracle= are for dicts; a Segment has its "
+                                     "weights and references already"))
         return segment.at(index)
+
+
+def _content(given: Any) -> Any:
+    """An item as it is parsed: the result of another call as the fields of its line."""
+    if callable(getattr(given, "as_record", None)):
+        try:
+            return given.as_record()
+        except InputError as error:  # it failed already
+            return error
+    return list(given) if isinstance(given, tuple) else _plain(given)
 
 
 def _fields(content: Any) -> dict[str, Any]:
@@ -80,10 +92,11 @@ def _plain(value: Any) -> Any:
 def _checksum(content: Any) -> int:
     """A checksum of its content, by which a resumed run sees whether it has changed."""
     if isinstance(content, Segment):
-        arrays = (content.weights.tobytes(), content.counts.tobytes())
-        outcomes = () if content.outcomes is None else content.outcomes.hypotheses
-        texts = json.dumps([content.hypotheses, content.references, content.source, *outcomes])
-        return checksum(texts.encode(), *arrays)
+        arrays = (content.weights, content.counts, content.logprobs, content.lengths)
+        outcomes = None if content.outcomes is None else content.outcomes.hypotheses
+        texts = json.dumps([content.hypotheses, content.references, content.source, outcomes])
+        return checksum(texts.encode(), *(b"" if array is None else array.tobytes()
+                                          for array in arrays))
     try:
         return checksum(json.dumps(content, default=_plain_or_text).encode())
     except (ValueError, RecursionError, TypeError):  # parsing the record reports this error

@@ -1,10 +1,14 @@
-"""Parquet files (`minrisk[parquet]`), whose columns are the fields of JSON lines."""
+"""Parquet files (`minrisk[parquet]`), whose columns are the fields of JSON lines.
+
+Read and written here; other modules see lines.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
+from itertools import chain
 from types import ModuleType
 from typing import Any
 
@@ -14,6 +18,7 @@ from minrisk.io.record import error_location
 
 TEXTS = frozenset({"samples", "hypotheses", "references", "source", "prompt"})
 _ROWS = 64  # read at a time; a row may hold thousands of samples
+_ROW_GROUP = 1 << 24  # characters of JSON that are written at a time
 
 
 def is_parquet(path: str) -> bool:
@@ -78,6 +83,71 @@ def _decoded(value: bytes, column: str) -> str:
     except UnicodeDecodeError:
         raise InputError(f"column {column!r} has bytes that are no UTF-8 text; convert it, or "
                          "leave it out") from None
+
+
+def write_parquet(path: str, lines: Callable[[], Iterable[str]]) -> None:
+    """Write JSON lines as rows; `lines` is called twice, first for the types of the columns.
+
+    A column whose values have no common type has texts, in which other values are JSON.
+    """
+    pyarrow, parquet = _pyarrow()
+    types: dict[str, Any] = {}
+    for rows in _batches(lines()):
+        for name, found in _types(rows).items():
+            types[name] = _common_type(name, types.get(name, found), found)
+    schema = pyarrow.schema(list(types.items()))
+    with as_input_error("write", path), parquet.ParquetWriter(path, schema) as writer:
+        for rows in _batches(lines()):
+            columns = [pyarrow.array(_values(rows, name, kind), kind)
+                       for name, kind in types.items()]
+            writer.write_batch(pyarrow.record_batch(columns, schema=schema))
+
+
+def check_parquet() -> None:
+    """Raise MissingExtra where Parquet can be neither read nor written."""
+    _pyarrow()
+
+
+def _batches(lines: Iterable[str]) -> Iterator[list[dict[str, Any]]]:
+    rows, size = list[dict[str, Any]](), 0
+    for line in chain.from_iterable(text.split("\n") for text in lines):
+        if line:  # UTF-8 cannot express a lone surrogate
+            rows.append(json.loads(line.encode("utf-8", "replace")))
+            size += len(line)
+        if size > _ROW_GROUP:
+            yield rows
+            rows, size = [], 0
+    if rows:
+        yield rows
+
+
+def _types(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    pyarrow, _ = _pyarrow()
+    found = {}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        try:
+            found[name] = pyarrow.array([row.get(name) for row in rows]).type
+        except (pyarrow.ArrowException, OverflowError):
+            found[name] = pyarrow.string()
+    return found
+
+
+def _common_type(name: str, one: Any, other: Any) -> Any:
+    pyarrow, _ = _pyarrow()
+    try:
+        schemas = [pyarrow.schema([(name, kind)]) for kind in (one, other)]
+        return pyarrow.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except pyarrow.ArrowException:
+        return pyarrow.string()
+
+
+def _values(rows: Sequence[Mapping[str, Any]], name: str, kind: Any) -> list[Any]:
+    pyarrow, _ = _pyarrow()
+    values = [row.get(name) for row in rows]
+    if kind != pyarrow.string():
+        return values
+    return [value if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False)
+            for value in values]
 
 
 def _pyarrow() -> tuple[ModuleType, ModuleType]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk.io.compression import EXTENSIONS
 from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile
@@ -50,7 +50,8 @@ class PromptReader:
         record = Record.of(raw)
         try:
             text = text_of(raw.content, raw.line)
-            fields = parse(text, "give input_format='text'") if raw.as_json else {"source": text}
+            advice = Wording("give input_format='text'")
+            fields = parse(text, advice) if raw.as_json else {"source": text}
         except InputError as error:
             return record.failed(error)
         return self.parse_fields(fields, record)

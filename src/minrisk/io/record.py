@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 from zlib import crc32
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.errors import InputError, MinriskError, Wording, message_of
 from minrisk._core.sample_columns import columns
 from minrisk._core.sampler import Prompt, Sample
 from minrisk._core.segment import Ranking, Segment
@@ -144,8 +144,9 @@ class Record:
 
     def failed(self, error: BaseException) -> Record:
         """The same record with the reason why it has no result."""
-        kind = "" if isinstance(error, MinriskError) else f"{type(error).__name__}: "
-        return self.replace(error=InputError(f"{kind}{error}"), segment=None, samples=None,
+        if not isinstance(error, MinriskError):
+            error = InputError(f"{type(error).__name__}: {error}")
+        return self.replace(error=InputError(message_of(error)), segment=None, samples=None,
                             reference_samples=None, ranking=None, scores=None, value=None)
 
 
@@ -195,9 +196,11 @@ def _reason_with_location(where: str, reason: str) -> str:
 
 
 def checksum(*contents: bytes) -> int:
+    """The checksum of the contents, and of where each of them begins."""
     found = 0
-    for content in contents:
-        found = crc32(content, found)
+    for number, content in enumerate(contents):
+        length = b"%d:" % len(content) if number else b""
+        found = crc32(content, crc32(length, found))
     return found
 
 
@@ -207,4 +210,4 @@ def error_location(where: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(f"{where}: {error}") from None
+        raise InputError(Wording("{where}: {error}", where=where, error=error)) from None

@@ -1,7 +1,7 @@
 """The sink for files and folders: a run that is interrupted can be resumed.
 
     NAME              a finished shard, or the output if it is a single file
-    manifest.json     settings, inputs and finished shards; NAME.run.json beside a single file
+    .manifest.json    settings, inputs and finished shards; NAME.run.json beside a single file
     errors.jsonl      the failed segments with file, line, id and reason (in a folder only)
     .minrisk/         during a run: a lock, a journal with the results of each unfinished shard,
                       and a journal of the finished shards
@@ -20,14 +20,13 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext, suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
-from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk.io.files import Output, as_input_error, replace_file
-from minrisk.io.inputs import ERRORS, MANIFEST
+from minrisk.io.inputs import ERRORS, MANIFEST, OLD_MANIFEST
 from minrisk.io.journal import Journal
 from minrisk.io.matrices import MatrixWriter
 from minrisk.io.partial_shard import PartialShard
@@ -39,9 +38,9 @@ from minrisk.io.store import LOCK, Store, another_run, file_store, folder_store,
 from minrisk.io.writer import json_line
 
 _RUN = re.compile(r"[0-9a-f]{32}")
+_OWN = re.compile(rf"{_RUN.pattern}(\..+)?$|{re.escape(ERRORS)}")  # in the working folder
 _GROWTH = 1.1  # factor of growth after which a file is copied again: linear in total
 _FINISHED = "finished"
-_TEXTS_PER_WRITE = 64
 
 
 class RunStore:
@@ -71,6 +70,7 @@ class RunStore:
         self._totals: dict[int, int] = {}  # records of the shards that were read to their end
         self._broken: list[Failure] = []
         self._is_new = True
+        self._is_renamed = False  # the manifest has its old name
         self._has_begun = False
         self._open = ExitStack()
 
@@ -122,6 +122,8 @@ class RunStore:
         self._clean(keep=(self._run, os.path.basename(self._finished_journal.path)))
         self._claim()
         self._save()
+        if self._is_renamed:
+            self.store.remove(OLD_MANIFEST)
         self._write_errors()
         if self._matrix_of:
             for shard in self._shards:
@@ -163,7 +165,7 @@ class RunStore:
     # loading an earlier run
 
     def _load(self) -> None:
-        content = self.store.read(self._manifest)
+        content = self._read_manifest()
         names = [shard.name for shard in self._shards]
         sizes = self.store.sizes([*names, *([self._errors] if self._errors else [])])
         if content is None or self._overwrite:
@@ -173,8 +175,9 @@ class RunStore:
         if not self._resume:
             if self._was_removed(content):
                 return
-            raise InputError(f"{self._name} holds an earlier run; resume=True goes on with "
-                             "it, overwrite=True starts again, or name another output")
+            raise InputError(Wording("{name} holds an earlier run; resume=True goes on with it, "
+                                     "overwrite=True starts again, or name another output",
+                                     name=self._name))
         self._is_new = False
         self._load_manifest(content)
         for _, entry in self._finished_journal:
@@ -182,6 +185,16 @@ class RunStore:
                 self._finished[entry["shard"]] = _checked_counts(entry["counts"])
         self._check_finished(sizes)
         self._load_results()
+
+    def _read_manifest(self) -> bytes | None:
+        """The manifest, also under the name that it had in earlier versions."""
+        content = self.store.read(self._manifest)
+        if content is None and self._manifest == MANIFEST:
+            content = self.store.read(OLD_MANIFEST)
+            if content is not None and b'"finished"' not in content:  # it is of something else
+                content = None
+            self._is_renamed = content is not None
+        return content
 
     def _was_removed(self, manifest: bytes) -> bool:
         """Whether an earlier run was finished and all of its shards were removed since.
@@ -217,8 +230,9 @@ class RunStore:
     def _refuse_others(self, sizes: Mapping[str, int]) -> None:
         if sizes:
             there = redact_url(self.store.location(next(iter(sizes))))
-            raise InputError(f"{there} exists, and no manifest says that minrisk made it; "
-                             "overwrite=True replaces it, or name another output")
+            raise InputError(Wording("{there} exists, and no manifest says that minrisk made it; "
+                                     "overwrite=True replaces it, or name another output",
+                                     there=there))
 
     def _load_manifest(self, content: bytes) -> None:
         try:
@@ -230,9 +244,9 @@ class RunStore:
             differing = differences(before, self._settings)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             path = redact_url(self.store.location(self._manifest))
-            raise InputError(f"{path}, which says how the output was made, is no manifest of this "
-                             "version; overwrite=True starts again, or name another "
-                             "output") from None
+            raise InputError(Wording("{path}, which says how the output was made, is no manifest "
+                                     "of this version; overwrite=True starts again, or name "
+                                     "another output", path=path)) from None
         check_same(self._name, differing)
         self._run, self._finished = run, finished
         self._saved = len(finished)
@@ -281,10 +295,7 @@ class RunStore:
             return
         partial = self._partial(number)  # also for a shard without segments
         temporary = self._temporary()
-        with Output(temporary, name=shard.name) as output:
-            texts = partial.texts()
-            while some := list(islice(texts, _TEXTS_PER_WRITE)):
-                output.write("".join(some))
+        partial.write(temporary, shard.name)
         self._check_writer()
         if self._matrix_of:
             self._matrix_of(shard).pack()
@@ -389,9 +400,9 @@ class RunStore:
         """Remove the journals of this run, and of earlier runs that cannot be resumed any more."""
         for name in os.listdir(self.store.work):
             path = os.path.join(self.store.work, name)
-            if name == LOCK or name in keep:
+            if name == LOCK or name in keep or not _OWN.match(name):
                 continue
-            if os.path.isdir(path):
+            if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 with as_input_error("write", path):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
+from copy import copy
 from dataclasses import dataclass
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, MinriskError
 from minrisk.io import remote
 from minrisk.io.compression import EXTENSIONS
 from minrisk.io.inputs import ERRORS, MANIFEST, InputFile
+from minrisk.io.parquet import is_parquet
 from minrisk.io.prompts import JSON
 from minrisk.io.record import Reader
 
 WORK = ".minrisk"  # hidden folder of unfinished results; never the name of an output
+_COUNTED_BYTES = 1 << 22  # of all inputs, compressed or not; counting is then quick
 _OTHERS = (".txt", ".tsv", ".parquet")
 
 
@@ -48,6 +51,30 @@ def folder_shards(files: Sequence[InputFile], extension: str,
     return shards
 
 
+def count_records(shards: Sequence[Shard]) -> list[int] | None:
+    """The number of records of each shard; None where that takes long, or cannot be known."""
+    sizes = [_local_size(file) for shard in shards for file in shard.files]
+    if None in sizes or sum(filter(None, sizes)) > _COUNTED_BYTES:
+        return None
+    counts = [_count(shard) for shard in shards]
+    return None if None in counts else [count for count in counts if count is not None]
+
+
+def _local_size(file: InputFile) -> int | None:
+    return None if remote.is_url(file.location) else file.open().size
+
+
+def _count(shard: Shard) -> int | None:
+    if not shard.files:
+        objects = getattr(shard.reader, "objects", None)
+        return len(objects) if isinstance(objects, Sized) else None
+    reader = copy(shard.reader)  # it may remember what it has read
+    try:
+        return sum(1 for _ in reader.records(reader.open()))
+    except MinriskError:  # the run will tell
+        return None
+
+
 def _below_root(file: InputFile) -> str:
     """The path of a file; of a URL, the part between its protocol and its query."""
     if not remote.is_url(file.location):
@@ -56,7 +83,9 @@ def _below_root(file: InputFile) -> str:
 
 
 def _renamed(name: str, extension: str) -> str:
-    """The name with another extension: `a.txt.gz` becomes `a.jsonl.gz`."""
+    """The name with another extension: `a.txt.gz` becomes `a.jsonl.gz`; Parquet stays Parquet."""
+    if is_parquet(name) and extension == ".jsonl":
+        return name
     compression = next((e for e in EXTENSIONS if name.endswith(e)), "")
     stem = name.removesuffix(compression)
     for known in (*JSON, *_OTHERS):

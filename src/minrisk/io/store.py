@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk.io import remote
 from minrisk.io.compression import codec_for
 from minrisk.io.files import as_input_error, replace_file
@@ -193,6 +193,9 @@ def locked(store: Store) -> Iterator[None]:
 
     The lock ends with the process. Folders that stay empty are removed.
     """
+    if os.path.islink(store.work):
+        raise InputError(f"{store.work} is a link; unfinished results are kept in a folder of "
+                         "this name: remove the link, or name another output")
     made = _make_folders(store.work)
     path = os.path.join(store.work, LOCK)
     try:
@@ -215,8 +218,8 @@ def check_new(path: str, overwrite: bool) -> None:
     """Raise InputError if a file exists and may not be replaced."""
     is_there = remote.exists if remote.is_url(path) else os.path.exists
     if is_there(path) and not overwrite:
-        raise InputError(f"{remote.redact_url(path)} exists; overwrite=True replaces it, or name "
-                         "another file")
+        raise InputError(Wording("{path} exists; overwrite=True replaces it, or name another file",
+                                 path=remote.redact_url(path)))
 
 
 def write_text(path: str, text: str) -> None:
@@ -263,8 +266,8 @@ def _is_remote(output: str) -> bool:
 
 def _check_work(output: str, work: str | None) -> None:
     if work:
-        raise InputError(f"work= goes with a URL as output; unfinished work of {output} is kept "
-                         "beside it")
+        raise InputError(Wording("work= goes with a URL as output; unfinished work of {output} is "
+                                 "kept beside it", output=output))
 
 
 def _make_folders(path: str) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.lazy import lazy
 from minrisk._core.options import Options, option
 from minrisk.io.inputs import InputFile, input_files
@@ -53,8 +53,8 @@ class TextFiles(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.references is None and self.num_references not in (None, self.num_candidates):
-            raise InputError("num_references= needs references=; "
-                             "otherwise the references are the hypotheses")
+            raise InputError(Wording("num_references= needs references=; otherwise the references "
+                                     "are the hypotheses"))
 
     @lazy
     def files(self) -> tuple[InputFile, ...]:
@@ -94,8 +94,9 @@ class TextFiles(Options):
         if files is None or number is None:
             return Column(files, size, option) if files else None
         if number >= len(files):
-            raise InputError(f"{name}= names {len(files)} files; for a folder as output, one for "
-                             "each input is wanted, in the same order")
+            raise InputError(Wording(name + "= names {count} files; for a folder as output, "
+                                     "one for each input is wanted, in the same order",
+                                     count=len(files)))
         return Column(files[number:number + 1], size, option)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.sampler import Message, Prompt
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.templates import fill
@@ -70,8 +70,8 @@ class TrainingRecipe:
 
     def _filled_prompt(self, source: str | None) -> str:
         if source is None:
-            raise InputError("found no source for the prompt template; leave prompt= out, or give "
-                             "a source for every segment")
+            raise InputError(Wording("found no source for the prompt template; leave prompt= out, "
+                                     "or give a source for every segment"))
         return fill(self.prompt, source)
 
     @property
@@ -81,7 +81,8 @@ class TrainingRecipe:
 
     def _messages(self, found: Any) -> Prompt:
         if not self.conversational:
-            raise InputError("found messages, which only conversational=True examples hold")
+            raise InputError(Wording("found messages, which only conversational=True examples "
+                                     "hold"))
         return checked_messages(found)
 
     def _best(self, prompt: Prompt, target: str) -> dict[str, Any]:

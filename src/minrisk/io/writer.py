@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 from minrisk._core.arrays import finite_numbers, finite_or_none
-from minrisk._core.errors import InputError
-from minrisk._core.sample_columns import columns, columns_with_references
-from minrisk._core.sampler import Samples
+from minrisk._core.errors import InputError, Wording
+from minrisk._core.sample_columns import columns, sample_columns
+from minrisk._core.sampler import Samples, number_drawn
 from minrisk._core.segment import Confidence, Ranking, Segment, Uncertainty
 from minrisk.io.record import Record
 
@@ -41,17 +41,20 @@ class ChoiceWriter:
     nbest: int | None = None
     utilities: bool = False
     abstain: float | None = None  # minimum share of the largest cluster, or there is no text
+    samples: bool = False  # also the samples, of which some may be no candidates
 
     def __call__(self, record: Record) -> str:
         assert record.segment is not None
         assert record.ranking is not None
-        best = _choice(record.segment, record.ranking, record.ranking.best)
+        drawn = self._drawn(record)
+        listed = drawn.get("samples", record.segment.hypotheses)
+        best = _choice(record.segment, record.ranking, record.ranking.best, listed)
         if self.abstain is not None and abstains(record.ranking, self.abstain):
             best |= {"text": None, "abstained": True}
         if self.format == "text":
             return self._lines(record.segment, record.ranking, best["text"])
         computed = {"id": record.id, **best, **record.details,
-                    **self._details(record.segment, record.ranking)}
+                    **self._details(record.segment, record.ranking, listed), **drawn}
         passed = {k: v for k, v in record.fields.items() if k not in computed}
         return json_line(computed | passed)
 
@@ -64,17 +67,27 @@ class ChoiceWriter:
                    for name, count in record.details.get("judge_usage", {}).items()}
         return counts if record.samples is None else counts | count_samples(record)
 
+    def _drawn(self, record: Record) -> dict[str, Any]:
+        """The samples, how many were drawn, and how many of these were no candidates."""
+        if not self.samples or record.samples is None or self.format == "text":
+            return {}
+        assert record.segment is not None
+        drawn = number_drawn(record.samples)
+        return {**sample_columns(record.samples, record.reference_samples), "drawn": drawn,
+                "dropped": drawn - int(record.segment.counts.sum())}
+
     def _lines(self, segment: Segment, ranking: Ranking, best: str | None) -> str:
         """As many lines for every segment, so that a reader finds where each begins."""
         size = self.nbest or 1
         order = ranking.order[:size].tolist() if best is not None else []
         return text_lines([segment.hypotheses[i] for i in order], size)
 
-    def _details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
+    def _details(self, segment: Segment, ranking: Ranking,
+                 listed: Sequence[str]) -> dict[str, Any]:
         details: dict[str, Any] = {}
         if self.nbest:
             order = ranking.order[: self.nbest].tolist()
-            details["nbest"] = [_choice(segment, ranking, i) for i in order]
+            details["nbest"] = [_choice(segment, ranking, i, listed) for i in order]
         if self.utilities:
             details["utilities"] = [finite_or_none(u) for u in ranking.utility.tolist()]
             details["pairs"] = ranking.pairs
@@ -96,8 +109,7 @@ class SampleWriter:
         assert record.samples is not None
         if self.lines is not None:
             return self._text(columns(record.samples, repeat=True)["samples"], self.lines)
-        found = (columns(record.samples, self.repeat) if record.reference_samples is None else
-                 columns_with_references(record.samples, record.reference_samples, self.repeat))
+        found = sample_columns(record.samples, record.reference_samples, self.repeat)
         return json_line({"id": record.id, **record.fields, **found})
 
     def failed(self, record: Record) -> str:
@@ -105,8 +117,8 @@ class SampleWriter:
 
     def _text(self, texts: Sequence[str], size: int) -> str:
         if len(texts) != size:
-            raise InputError(f"found {len(texts)} samples; plain text has {size} lines for every "
-                             "prompt: give format='json'")
+            raise InputError(Wording("found {texts} samples; plain text has {size} lines for every "
+                                     "prompt: give format='json'", texts=len(texts), size=size))
         return text_lines(texts, size)
 
     def counts(self, record: Record) -> Mapping[str, int]:
@@ -155,9 +167,11 @@ def error_line(record: Record, fields: Mapping[str, Any] = MappingProxyType({}))
     return json_line({"id": record.id, **fields, "error": record.message})
 
 
-def _choice(segment: Segment, ranking: Ranking, index: int) -> dict[str, Any]:
-    utility = finite_or_none(float(ranking.utility[index]))
-    return {"text": segment.hypotheses[index], "index": index, "utility": utility}
+def _choice(segment: Segment, ranking: Ranking, row: int, listed: Sequence[str]) -> dict[str, Any]:
+    """A hypothesis with its place among the texts that the output or the input lists."""
+    text, utility = segment.hypotheses[row], finite_or_none(float(ranking.utility[row]))
+    index = row if listed is segment.hypotheses else listed.index(text)
+    return {"text": text, "index": index, "utility": utility}
 
 
 def text_lines(texts: Sequence[str], size: int) -> str:

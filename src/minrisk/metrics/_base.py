@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
-from minrisk._core.metric import AnyMetric, Metric
+from minrisk._core.metric import Ability, AnyMetric, DerivedMetric, Metric, Traits
 from minrisk._core.segment import Segment
 from minrisk._core.weighted_rows import WeightedRows, check_rows
 
@@ -48,44 +49,18 @@ def check_reads_texts_only(wrapper: str, metric: AnyMetric) -> None:
                          "options of it")
 
 
-class WrapperMetric(Metric[Any]):
+class WrapperMetric(DerivedMetric[Any]):
     """A metric that computes its scores from those of one inner metric."""
 
     metric: AnyMetric
 
     @property
-    def needs_source(self) -> bool:
-        return self.metric.needs_source
-
-    @property
-    def ignores_references(self) -> bool:
-        return self.metric.ignores_references
-
-    @property
-    def compares_outcomes(self) -> bool:
-        return self.metric.compares_outcomes
-
-    @property
-    def is_error(self) -> bool:
-        return self.metric.is_error
-
-    @property
-    def loads_model(self) -> bool:
-        return self.metric.loads_model
-
-    @property
-    def features_per_segment(self) -> bool:
-        return self.metric.features_per_segment
-
-    @property
-    def needs_segment(self) -> bool:
-        return self.metric.needs_segment
+    def traits(self) -> Traits:
+        """Those of the inner metric, but for its abilities."""
+        return replace(Traits.combined([self.metric]), abilities=Ability.NONE)
 
     def agreement(self, scores: Floats, whole: Floats) -> Floats:
         return self.metric.agreement(scores, whole)
-
-    def prepare(self) -> None:
-        self.metric.prepare()
 
     def features(self, texts: Sequence[str]) -> Any:
         return self.metric.features(texts)

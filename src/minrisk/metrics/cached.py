@@ -14,9 +14,10 @@ import numpy as np
 from minrisk._core.adapters import inner
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.lazy import lazy
-from minrisk._core.metric import Ability, AnyMetric
+from minrisk._core.metric import Ability, AnyMetric, Traits
 from minrisk._core.options import option
 from minrisk._core.recipe import inside
+from minrisk._core.segment import Segment
 from minrisk._core.signature import parts_signature
 from minrisk._core.sqlite_cache import MEMORY, SqliteCache, chunks
 from minrisk.metrics._base import Objects, WrapperMetric, check_reads_texts_only, objects
@@ -65,17 +66,17 @@ class Cached(WrapperMetric):
         return f"cached:{inside(self.metric.name)}"
 
     @property
-    def abilities(self) -> Ability:
-        """Those of corpus statistics, which are passed on: they are not scores of pairs."""
-        return self.metric.abilities & Ability.CORPUS_STATISTICS
+    def traits(self) -> Traits:
+        """Those of the inner metric; statistics of a corpus, which are no scores, are passed on."""
+        return replace(super().traits, is_vote=self.metric.is_vote,
+                       abilities=self.metric.abilities & Ability.CORPUS_STATISTICS)
+
+    def segment_features(self, segment: Segment, texts: Sequence[str]) -> Objects:
+        return self.features(texts)
 
     def features(self, texts: Sequence[str]) -> Objects:
         """The texts themselves: cached scores need no features."""
         return objects(texts)
-
-    @property
-    def is_vote(self) -> bool:
-        return self.metric.is_vote
 
     def answers(self, features: Objects) -> list[str | None] | None:
         return self.metric.answers(self.metric.features(list(features))) if self.is_vote else None

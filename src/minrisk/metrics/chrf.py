@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, PartialStatistics
 from minrisk._core.options import option
@@ -77,7 +77,8 @@ class ChrF(NgramMetric):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.order and not self.word_order:
-            raise InputError("chrf: order= or word_order= must be at least 1; got 0 for both")
+            raise InputError(Wording("chrf: order= or word_order= must be at least 1; got 0 for "
+                                     "both"))
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         return index_texts(self, lowercased(texts, self.lowercase), self.order, self.word_order,

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from minrisk._core.arrays import Floats, Ints, sums
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.groups import Groups
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Ability, Metric, PartialStatistics
@@ -232,8 +232,9 @@ class Cider(Metric[WeightedRows]):
             frequency.update({g for text in texts for g in _ngrams(self._words(text), self.n)})
             total += 1
         if not total:
-            raise InputError(f"cider: documents={self.documents!r} has no document; give a file of "
-                             "JSON lines with references or samples")
+            raise InputError(Wording("cider: documents={documents!r} has no document; give a file "
+                                     "of JSON lines with references or samples",
+                                     documents=self.documents))
         return InverseDocumentFrequencies(
             {g: log(total) - log(count) for g, count in frequency.items()}, log(total))
 
@@ -288,8 +289,9 @@ def _documents(path: str) -> Iterator[list[str]]:
                 if line.strip():
                     yield _captions(line, f"{path}:{number}")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cider: cannot read documents={path!r} ({error}); give a file of JSON "
-                         "lines with references or samples") from None
+        raise InputError(Wording("cider: cannot read documents={path!r} ({error}); give a file of "
+                                 "JSON lines with references or samples", path=path,
+                                 error=error)) from None
 
 
 def _captions(line: str, where: str) -> list[str]:

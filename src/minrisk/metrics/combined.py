@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
-from operator import and_
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from minrisk._core.adapters import inner
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.groups import Groups
-from minrisk._core.metric import Ability, AnyMetric, Metric, PartialStatistics
+from minrisk._core.metric import Ability, AnyMetric, DerivedMetric, PartialStatistics, Traits
 from minrisk._core.options import option
 from minrisk._core.recipe import SUM, is_sum, quoted
 from minrisk._core.segment import Segment
@@ -41,7 +40,7 @@ class _CombinedFeatures:
 
 
 @dataclass(frozen=True)
-class Combined(Metric[_CombinedFeatures]):
+class Combined(DerivedMetric[_CombinedFeatures]):
     """a weighted sum of metrics: --metric chrf*0.5+comet; averages references if all of them do
 
     Args:
@@ -88,8 +87,8 @@ class Combined(Metric[_CombinedFeatures]):
             raise InputError(f"combined: expected {len(self.metrics)} weights (one per metric); "
                              f"got {len(weights)}")
         if self.by == "product" and set(weights) != {1.0}:
-            raise InputError("combined: weights do not change a product; leave them out, or add "
-                             "the scores (by='score')")
+            raise InputError(Wording("combined: weights do not change a product; leave them out, "
+                                     "or add the scores (by='score')"))
         object.__setattr__(self, "weights", weights)
         if self.compares_outcomes and not all(m.compares_outcomes for m in self.metrics):
             raise InputError(f"combined: some of {self.name} compare outcomes, and some texts, "
@@ -100,45 +99,16 @@ class Combined(Metric[_CombinedFeatures]):
         return "+".join(map(_term, self.metrics, self.weights))
 
     @property
-    def abilities(self) -> Ability:
+    def traits(self) -> Traits:
         """It averages references, also in parts, where each of the metrics does."""
-        if self.by == "product":
-            return Ability.NONE
-        shared = reduce(and_, (metric.abilities for metric in self.metrics))
-        return shared & (Ability.AVERAGES | Ability.PARTIAL_STATISTICS)
-
-    @property
-    def needs_source(self) -> bool:
-        return any(metric.needs_source for metric in self.metrics)
-
-    @property
-    def ignores_references(self) -> bool:
-        return all(metric.ignores_references for metric in self.metrics)
-
-    @property
-    def compares_outcomes(self) -> bool:
-        return any(metric.compares_outcomes for metric in self.metrics)
-
-    @property
-    def loads_model(self) -> bool:
-        return any(metric.loads_model for metric in self.metrics)
-
-    @property
-    def features_per_segment(self) -> bool:
-        """True if it is for all metrics: a model encodes the texts of a batch together."""
-        return all(metric.features_per_segment for metric in self.metrics)
-
-    @property
-    def needs_segment(self) -> bool:
-        return self.compares_hypotheses or any(metric.needs_segment for metric in self.metrics)
-
-    @property
-    def compares_hypotheses(self) -> bool:
-        return self.by == "rank" or any(metric.compares_hypotheses for metric in self.metrics)
-
-    def prepare(self) -> None:
-        for metric in self.metrics:
-            metric.prepare()
+        found = Traits.combined(self.metrics)
+        averages = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS if self.by != "product"
+                    else Ability.NONE)
+        compares_hypotheses = self.by == "rank" or found.compares_hypotheses
+        return replace(found, abilities=found.abilities & averages,
+                       is_error=found.is_error and self.by == "score" and min(self.weights) > 0,
+                       compares_hypotheses=compares_hypotheses,
+                       needs_segment=compares_hypotheses or found.needs_segment)
 
     def features(self, texts: Sequence[str]) -> _CombinedFeatures:
         return _CombinedFeatures(tuple(metric.features(texts) for metric in self.metrics))
@@ -156,9 +126,10 @@ class Combined(Metric[_CombinedFeatures]):
                source: _CombinedFeatures | None = None) -> Floats:
         """(H, R) the weighted sum, or the product, for every pair."""
         if self.by in _OF_UTILITIES:
-            raise InputError(f"combined: by={self.by!r} compares hypotheses by their utilities, "
-                             "which single pairs do not have; choose a strategy that needs no "
-                             "scores of pairs, such as standard or aggregate, or by='rank'")
+            raise InputError(Wording("combined: by={by!r} compares hypotheses by their utilities, "
+                                     "which single pairs do not have; choose a strategy that needs "
+                                     "no scores of pairs, such as standard or aggregate, or "
+                                     "by='rank'", by=self.by))
         pools = hyps.pool or (None,) * len(self.metrics)
         parts = [weight * self._pair_scores(metric, pool, *features) for pool, (
             metric, weight, *features) in zip(pools, self._per_metric(hyps, refs, source),
@@ -171,7 +142,8 @@ class Combined(Metric[_CombinedFeatures]):
         if self.by in ("rank", "product"):
             return self.scores(hyps, refs, source) @ mass
         if self.by in _OF_UTILITIES and abs(mass.sum() - 1) > _MASS_ERROR:
-            raise InputError(f"combined: by={self.by!r} needs all references at once, not in parts")
+            raise InputError(Wording("combined: by={by!r} needs all references at once, not in "
+                                     "parts", by=self.by))
         total = np.zeros(len(hyps))
         for metric, weight, ours, theirs, src in self._per_metric(hyps, refs, source):
             found = metric.utility(ours, theirs, mass, src)

@@ -9,7 +9,7 @@ import numpy as np
 
 from minrisk._core.adapters import inner
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import option
 from minrisk._core.recipe import inside
@@ -52,8 +52,9 @@ class Cutoff(WrapperMetric):
         super().__post_init__()
         below = self.below
         if below is None and self.metric.is_error:
-            raise InputError(f"cutoff: {self.metric.name!r} is an error, whose best score is 0; "
-                             f"give below=, a score under the threshold of {self.threshold:g}")
+            raise InputError(Wording("cutoff: {name!r} is an error, whose best score is 0; give "
+                                     "below=, a score under the threshold of {threshold:g}",
+                                     name=self.metric.name, threshold=self.threshold))
         if (below or 0.0) > self.threshold:
             raise InputError(f"cutoff: below must be at most the threshold of {self.threshold:g}; "
                              f"got {below or 0:g}")

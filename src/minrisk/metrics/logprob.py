@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import Ability, Metric
 from minrisk._core.options import option
 from minrisk._core.segment import Segment
@@ -57,9 +57,9 @@ class LogProb(Metric[Floats]):
     def segment_features(self, segment: Segment, texts: Sequence[str]) -> Floats:
         """(N,) log-probabilities of the hypotheses; NaN for references that are none of them."""
         if segment.logprobs is None:
-            raise InputError("metric 'logprob' needs the log-probability of every hypothesis; give "
-                             "logprobs (which weights='uniform' ignores), or sample with a "
-                             "sampler that has them")
+            raise InputError(Wording("metric 'logprob' needs the log-probability of every "
+                                     "hypothesis; give logprobs (which weights='uniform' ignores), "
+                                     "or sample with a sampler that has them"))
         check_not_positive(segment.logprobs)
         known: dict[str, float] = {}
         for text, logprob in zip(segment.hypotheses, self._values(segment).tolist(), strict=True):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from importlib import import_module
 from typing import Any, ClassVar
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
-from minrisk._core.foreign import foreign_code
+from minrisk._core.foreign import foreign_code, foreign_import
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk.metrics._fingerprint import digest, module_files
@@ -20,10 +20,11 @@ from minrisk.metrics._pairwise import PairwiseMetric, as_scores
 
 @dataclass(frozen=True)
 class Python(PairwiseMetric):
-    """a function of hypothesis and reference: --metric python:package.module:function
+    """a function or metric class of yours: --metric python:package.module:function
 
     The function is imported by name, so that workers and other machines find it too. In Python a
-    function itself is a metric as well: `minrisk.decode(samples, metric=function)`.
+    function itself is a metric as well: `minrisk.decode(samples, metric=function)`. A class with
+    `features` and `scores`, a dataclass, is named likewise; its fields are options.
 
     Args:
         function: "package.module:function", of an installed package or of the current folder.
@@ -53,6 +54,20 @@ class Python(PairwiseMetric):
     lists: bool = option(False, help="call it once, with a list for each argument")
     error: bool = option(False, help="negate the scores, of which lower is better")
 
+    @classmethod
+    def class_of(cls, name: str) -> type | None:
+        """The metric class of this name, whose fields are options; None for a function."""
+        try:
+            found = _imported(name)
+        except InputError:  # the metric says why, when it is used
+            return None
+        if not isinstance(found, type) or not hasattr(found, "scores"):
+            return None
+        if not is_dataclass(found):
+            raise InputError(f"python: the class {name!r} must be a dataclass, whose fields are "
+                             "the options of the metric")
+        return found
+
     def prepare(self) -> None:
         self._callable  # noqa: B018 - which imports it
 
@@ -74,23 +89,26 @@ class Python(PairwiseMetric):
 
     @lazy
     def _callable(self) -> Callable[..., Any]:
-        module, colon, name = self.function.partition(":")
-        if not (module and colon and name):
-            raise InputError("python: function must be 'package.module:function'; "
-                             f"got {self.function!r}")
-        found: Any = _module(module, self.function)
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        if not callable(found):
-            raise InputError(f"python: module {module!r} has no function {name!r}")
-        function: Callable[..., Any] = found
+        function: Callable[..., Any] = _imported(self.function)
         return function
+
+
+def _imported(name: str) -> Any:
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise InputError(f"python: function must be 'package.module:function'; got {name!r}")
+    found: Any = _module(module, name)
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise InputError(f"python: module {module!r} has no function {attribute!r}")
+    return found
 
 
 def _module(name: str, function: str) -> Any:
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
         sys.path.append(here)  # last, so that nothing that is installed is hidden
-    with foreign_code(f"python: {function!r} cannot be imported",
-                      "; the module must be installed, on PYTHONPATH or in this folder"):
+    with foreign_import(f"python: {function!r} cannot be imported",
+                        "; the module must be installed, on PYTHONPATH or in this folder"):
         return import_module(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from minrisk._core.adapters import inner
 from minrisk._core.arrays import Floats
-from minrisk._core.metric import Ability, AnyMetric
+from minrisk._core.metric import Ability, AnyMetric, Traits
 from minrisk._core.recipe import inside
 from minrisk.metrics._base import WrapperMetric
 
@@ -41,18 +41,12 @@ class Symmetric(WrapperMetric):
         return f"symmetric:{inside(self.metric.name)}"
 
     @property
-    def abilities(self) -> Ability:
+    def traits(self) -> Traits:
         """Corpora have statistics where the metric's have; nothing can be averaged."""
-        return self.metric.abilities & Ability.CORPUS_STATISTICS
-
-    @property
-    def ignores_references(self) -> bool:
-        """False: on the way back, the reference is what is scored."""
-        return False
-
-    @property
-    def is_vote(self) -> bool:
-        return self.metric.is_vote
+        # on the way back, the reference is what is scored
+        return replace(super().traits, ignores_references=False,
+                       is_vote=self.metric.is_vote,
+                       abilities=self.metric.abilities & Ability.CORPUS_STATISTICS)
 
     def answers(self, features: Any) -> list[str | None] | None:
         return self.metric.answers(features)

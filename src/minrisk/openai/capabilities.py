@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from minrisk._core.errors import Wording
 from minrisk.openai.errors import BadRequestError, Detail
 
 # in errors about unknown fields; a value that is out of range is for the user to fix
@@ -78,7 +79,7 @@ def fewer_choices(error: BadRequestError, n: int) -> int:
 
 def note_on(name: str, value: Any, reason: str) -> str | None:
     """The note for the user about a field that was left out."""
-    return _WITHOUT[name].format(value=value, reason=reason) if name in _WITHOUT else None
+    return Wording(_WITHOUT[name], value=value, reason=reason) if name in _WITHOUT else None
 
 
 def _names(detail: Detail, name: str) -> bool:

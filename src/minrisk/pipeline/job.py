@@ -11,22 +11,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.options import Options, flag
 from minrisk._core.threads import MAX_THREADS
 from minrisk.io import remote
 from minrisk.io.files import Output, as_input_error, file_key
 from minrisk.io.inputs import ERRORS, MANIFEST, InputFile
 from minrisk.io.matrices import MatrixWriter
+from minrisk.io.parquet import check_parquet, is_parquet
 from minrisk.io.record import Reader
 from minrisk.io.run_store import RunStore, manifest_name
 from minrisk.io.shards import Shard, folder_shards
 from minrisk.io.sink import QueueSink, Sink, StreamSink, Writable
+from minrisk.io.writer import Writer
 from minrisk.pipeline.batches import BATCH, OnError
 from minrisk.pipeline.processes import Processes
 from minrisk.pipeline.run import Policy, Run
 from minrisk.pipeline.runner import Inline, Runner
-from minrisk.pipeline.stages import Parse, Stage
+from minrisk.pipeline.stages import Parse, Stage, Write
 from minrisk.pipeline.workers import WorkerPool
 from minrisk.version import __version__
 
@@ -56,7 +58,7 @@ class WorkerConfig(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.address and self.engine != "ray":
-            raise InputError("address= is of a Ray cluster; give engine='ray'")
+            raise InputError(Wording("address= is of a Ray cluster; give engine='ray'"))
 
     @property
     def memory(self) -> int:
@@ -104,13 +106,13 @@ class RunConfig(WorkerConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.segment_timeout is not None and not hasattr(signal, "setitimer"):
-            raise InputError("segment_timeout= needs a system with interval timers, which Windows "
-                             "lacks; run without it")
+            raise InputError(Wording("segment_timeout= needs a system with interval timers, which "
+                                     "Windows lacks; run without it"))
         if self.resume and self.overwrite:
-            raise InputError("resume= and overwrite= exclude each other; give one")
+            raise InputError(Wording("resume= and overwrite= exclude each other; give one"))
         if self.is_stream and (self.resume or self.overwrite):
             name = "resume" if self.resume else "overwrite"
-            raise InputError(f"{name}= needs output= to be a file or folder")
+            raise InputError(Wording(f"{name}= needs output= to be a file or folder"))
 
     @property
     def is_folder(self) -> bool:
@@ -131,6 +133,10 @@ class RunConfig(WorkerConfig):
 
     def pool(self, *stages: Stage, gpus: bool = True) -> WorkerPool:
         return replace(super().pool(*stages, gpus=gpus), segment_timeout=self.segment_timeout)
+
+    def write(self, writer: Writer) -> Write:
+        """The stage that writes the output."""
+        return Write(writer)
 
 
 @dataclass(frozen=True)
@@ -164,6 +170,7 @@ def open_run(config: RunConfig, job: Job, read: Sequence[str] = (),
     """
     shards = _shards(config, job)
     _check_files(config, job, shards, read, written)
+    _check_formats(job, shards if config.is_folder else [], config.output)
     with ExitStack() as stack:
         sink: Sink = stack.enter_context(_sink(config, job, shards, stack))
         yield Run(sink, _with_parser(job.pools, job.parser or shards[0].reader),
@@ -202,7 +209,7 @@ def _check_files(config: RunConfig, job: Job, shards: Sequence[Shard], read: Seq
                  written: Sequence[str]) -> None:
     """Check before the run that no output is an input, and that all outputs are different."""
     if job.matrix == "-":
-        raise InputError("matrix= needs a file; standard output takes no .npz")
+        raise InputError(Wording("matrix= needs a file; standard output takes no .npz"))
     outputs = list(_outputs(config, shards))
     others = [path for path in (job.matrix, *written) if path]
     for path in others:
@@ -211,6 +218,16 @@ def _check_files(config: RunConfig, job: Job, shards: Sequence[Shard], read: Seq
             raise InputError(f"{path} is part of the output; name two files")
     check_files([*(file.location for file in (*job.files, *job.also_read)), *read],
                 [*outputs, *others])
+
+
+def _check_formats(job: Job, shards: Sequence[Shard], output: str | None) -> None:
+    """Check that what is to be Parquet has fields, and that it can be written."""
+    names = [*(shard.name for shard in shards), *([output] if output and not shards else [])]
+    for name in filter(is_parquet, names):
+        if job.extension != ".jsonl":
+            raise InputError(Wording("{name} is Parquet, whose columns are fields: give "
+                                     "format='json', or another name", name=name))
+        check_parquet()
 
 
 def check_files(read: Sequence[str], written: Sequence[str]) -> None:
@@ -243,7 +260,8 @@ def _sink(config: RunConfig, job: Job, shards: list[Shard], stack: ExitStack) ->
         output = job.stream or stack.enter_context(Output(config.output))
         return StreamSink(output, shards[0], MatrixWriter(matrix) if matrix else None)
     if matrix and config.is_folder != names_folder(matrix):
-        raise InputError("matrix= must be a folder if output= is a folder, and a file otherwise")
+        raise InputError(Wording("matrix= must be a folder if output= is a folder, and a file "
+                                 "otherwise"))
     identities = {f"input {file.name}": file.identity()
                   for file in (*job.files, *job.also_read)}
     settings = {**job.settings, "matrix": matrix, **identities, "version": __version__}

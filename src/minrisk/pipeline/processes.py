@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from glob import glob
-from itertools import chain
+from itertools import chain, takewhile
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from threading import Thread
@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import Any
 
 from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.foreign import own_process
 from minrisk._core.progress import progress_listener, report_progress
 from minrisk._core.threads import threads
 from minrisk.pipeline.reading import BlockReader
@@ -105,7 +106,8 @@ def _gpus() -> int:
     given = os.environ.get(_VISIBLE_GPUS)
     if given is None:
         return len(glob("/dev/nvidia[0-9]*"))
-    return len([device for device in given.split(",") if device])
+    # as CUDA, which sees none from the first that does not exist
+    return len(list(takewhile(lambda device: device.strip() not in ("", "-1"), given.split(","))))
 
 
 def _until(stop: Condition, readers: Sequence[BlockReader]) -> Iterator[Item]:
@@ -259,6 +261,7 @@ def _exit_reason(code: int | None) -> str:
     return f"exited with code {code}"
 
 
+@own_process()
 def _serve(pool: WorkerPool, number: int, connection: Connection) -> None:
     """The main loop of a worker process, until its driver is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles it

@@ -23,7 +23,8 @@ class RunProgress:
         self.failed = 0
         self.counts: Counter[str] = Counter()  # further numbers, such as pairs
         self._quiet = quiet
-        self._fraction = fraction  # returns the share of the input that was read, if known
+        self.total: int | None = None  # segments of this run, where they could be counted
+        self._read = fraction  # returns the share of the input that was read, if known
         self._live = live
         self._stage = ""
         self._start = self._shown = time.monotonic()
@@ -70,28 +71,38 @@ class RunProgress:
     def finish(self) -> None:
         failed = f", {self.failed} failed" if self.failed else ""
         counts = "".join(f", {count:,} {name}" for name, count in self.counts.items())
-        self.note(f"{_count(self.done)}{failed}{counts}, {self.seconds:.1f} s, "
+        self.note(f"{count_of(self.done, 'segment')}{failed}{counts}, {self.seconds:.1f} s, "
                   + ", ".join(self._speed(*of) for of in [("segments", self.done),
                                                           *self.counts.items()]))
 
     def _speed(self, name: str, count: int) -> str:
         return f"{count / self.seconds:.1f} {name}/s"
 
+    def _fraction(self) -> float | None:
+        """The share of the work that is done: of segments, or in a large input, of its bytes."""
+        if self.total is not None:
+            return min(1.0, self.done / self.total) if self.total else 1.0
+        return self._read() if self.done else None  # one batch may have read much ahead
+
     def _show(self) -> None:
-        # before the first batch is finished, the share of input read is misleading
-        fraction = self._fraction() if self.done else None
-        parts = [_count(self.done), self._speed("segments", self.done)]
-        if self.failed:
-            parts.append(f"{self.failed} failed")
-        if fraction:
-            left = self.seconds * (1 - fraction) / fraction
-            parts.append(f"{_clock(left)} left")
+        fraction = self._fraction()
+        count = (count_of(self.done, "segment") if self.total is None
+                 else f"{self.done:,} of {count_of(self.total, 'segment')}")
+        share = "" if fraction is None else f" ({fraction:.0%})"
+        parts = [f"{count}{share}"]
+        if fraction and fraction < 1:
+            parts.append(f"{_clock(self.seconds * (1 - fraction) / fraction)} left")
         if self._stage:
             parts.append(self._stage)
+        if self.failed:
+            parts.append(f"{self.failed:,} failed")
+        if self.done:
+            parts.append(self._speed("segments", self.done))
         line = ", ".join(parts)
         if self.is_terminal:
             width = shutil.get_terminal_size().columns - 1  # a line that wraps cannot be cleared
-            _print(_CLEAR + f"{_bar(fraction)}{line}"[:width])
+            bar = "" if fraction is None else _bar(fraction)
+            _print(_CLEAR + (bar if len(bar) + len(line) <= width else "") + line[:width])
         else:
             _print(f"minrisk: {line}\n")
 
@@ -105,15 +116,13 @@ def _print(text: str) -> None:
         print(text, end="", file=sys.stderr, flush=True)
 
 
-def _count(segments: int) -> str:
-    return f"{segments} segment" if segments == 1 else f"{segments} segments"
+def count_of(number: int, unit: str) -> str:
+    return f"{number:,} {unit}" if number == 1 else f"{number:,} {unit}s"
 
 
-def _bar(fraction: float | None) -> str:
-    if fraction is None:
-        return ""
+def _bar(fraction: float) -> str:
     full = round(_WIDTH * fraction)
-    return f"[{'#' * full}{'-' * (_WIDTH - full)}] {fraction:4.0%} "
+    return f"[{'#' * full}{'-' * (_WIDTH - full)}] "
 
 
 def _clock(seconds: float) -> str:

@@ -16,13 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from minrisk._core.errors import InputError, MinriskError, needs_extra
+from minrisk._core.errors import InputError, MinriskError, Wording, needs_extra
 from minrisk._core.threads import threads
 from minrisk.pipeline.reading import BlockReader
 from minrisk.pipeline.runner import Condition, RunningWorkers
 from minrisk.pipeline.workers import Block, FatalItem, Item, WorkerPool, workers_that_fit
 
-with needs_extra("engine='ray'", "ray"):
+with needs_extra(Wording("engine='ray'"), "ray"):
     import ray
     import ray.data
 
@@ -113,8 +113,9 @@ def connected(address: str | None, cpus: int | None) -> Iterator[None]:
             ray.init(address or "local", num_cpus=None if address else cpus,
                      include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise InputError(f"no Ray cluster at {address or 'this machine'}: {error}; start one with "
-                         "`ray start --head`, or leave address= out") from None
+        raise InputError(Wording("no Ray cluster at {place}: {error}; start one with `ray start "
+                                 "--head`, or leave address= out",
+                                 place=address or "this machine", error=error)) from None
     try:
         yield
     finally:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 
-from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.errors import InputError, MinriskError, message_of
 from minrisk.io.files import Input
 from minrisk.io.record import RawRecord, location
 from minrisk.io.sink import MISSING, UnfinishedShard
@@ -54,7 +54,7 @@ class _BlockIterator:
                     batch, size, self._since = [], 0, perf_counter()
         except MinriskError as error:  # the records before it are valid
             # not the error itself, whose traceback would keep files open
-            end = partial(end, error=str(error), is_fatal=isinstance(error, _ChangedError))
+            end = partial(end, error=message_of(error), is_fatal=isinstance(error, _ChangedError))
         if batch:
             yield self._block(batch)
         yield end(records=self._count)

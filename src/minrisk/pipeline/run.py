@@ -14,8 +14,9 @@ from itertools import groupby
 from operator import attrgetter
 from time import perf_counter
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk.io.record import Result
+from minrisk.io.shards import count_records
 from minrisk.io.sink import MISSING, Sink, UnfinishedShard
 from minrisk.pipeline.batches import OnError
 from minrisk.pipeline.reading import BlockReader
@@ -52,6 +53,15 @@ class Run:
     _held: dict[tuple[int, int], Result] = field(default_factory=dict)
     _totals: dict[int, int] = field(default_factory=dict)  # records, of shards that were read
     _warnings: set[str] = field(default_factory=set)  # of workers, shown already
+
+    def expected(self) -> int | None:
+        """The number of results of this run, where its inputs can be counted quickly."""
+        remaining = list(self.sink.remaining())
+        counts = count_records([unfinished.shard for unfinished in remaining])
+        if counts is None:
+            return None
+        return sum(counts) - sum(len(found.done) - found.done.count(MISSING)
+                                 for found in remaining)
 
     def results(self) -> Generator[Result]:
         """Every result as it is written. The sink must be open."""
@@ -186,8 +196,8 @@ class Run:
             return results
         failed = self.sink.counts["failed"] + len(failures)
         if failed > limit:
-            self._stop(f"{failed} segments failed, more than max_errors={limit}; "
-                       f"the last: {failures[-1].message}")
+            self._stop(Wording("{failed} segments failed, more than max_errors={limit}; the last: "
+                               "{last}", failed=failed, limit=limit, last=failures[-1].message))
             return [r for r in results if r.failure is None]
         return results
 

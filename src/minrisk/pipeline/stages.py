@@ -16,17 +16,19 @@ from typing import Any, ClassVar, Protocol
 
 from minrisk._core.arrays import Floats
 from minrisk._core.batch import Batch, bind
-from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk._core.lazy import lazy
-from minrisk._core.metric import AnyMetric
-from minrisk._core.sampler import PartialError, Sample, Sampler
+from minrisk._core.metric import AnyMetric, concurrent_batches_of
+from minrisk._core.plugin_checks import check_rankings
+from minrisk._core.sampler import PartialError, Sample, Sampler, finished_samples
 from minrisk._core.segment import Ranking, Segment
+from minrisk._core.signature import signature
 from minrisk._core.strategy import (
     Strategy,
     all_metrics,
     batch_size_of,
-    concurrent_batches_of,
     loads_model,
+    metrics_of,
     prepare,
     prepare_thread,
     take_usage,
@@ -117,8 +119,9 @@ class GenerateSamples:
             return record.failed(InputError(f"found messages, which sampler {self.sampler.name!r} "
                                             "does not take; wanted a source or a prompt"))
         if self._lacks_instruction(record):
-            return record.failed(InputError("the model needs an instruction besides the source; "
-                                            'give prompt="Translate into French: {source}"'))
+            return record.failed(InputError(Wording('the model needs an instruction besides the '
+                                                    'source; give prompt="Translate into French: '
+                                                    '{source}"')))
         return record
 
     def _lacks_instruction(self, record: Record) -> bool:
@@ -183,11 +186,12 @@ class EqualSamples:
         self._prompts += is_equal
         self._is_decided = not is_equal or self._prompts == _PROMPTS_WITH_EQUAL_SAMPLES
         if is_equal and self._is_decided:
-            warnings.warn("all samples of a prompt are equal, for each of the first "
-                          f"{self._prompts} prompts, so there is nothing to choose from; the "
-                          "server may ignore the temperature or return cached answers, or "
-                          "sampling is cut to the likeliest tokens: check the server's settings, "
-                          "or raise temperature=", stacklevel=2)
+            warnings.warn(Wording("all samples of a prompt are equal, for each of the first "
+                                  "{prompts} prompts, so there is nothing to choose from; the "
+                                  "server may ignore the temperature or return cached answers, or "
+                                  "sampling is cut to the likeliest tokens: check the server's "
+                                  "settings, or raise temperature=",
+                                  prompts=self._prompts), stacklevel=2)
 
 
 @dataclass(frozen=True)
@@ -219,6 +223,7 @@ class SamplesToSegments:
     loads_model: ClassVar[bool] = False
 
     weighting: Weighting = AUTO
+    prefer_finished: bool = False  # truncated samples are candidates only if all are truncated
 
     def prepare(self) -> None:
         pass
@@ -231,10 +236,13 @@ class SamplesToSegments:
             return record
         try:
             return record.replace(segment=segment_of(
-                record.samples or (), source_of(dict(record.fields)), self.weighting, record.index,
-                record.reference_samples))
+                self._candidates(record.samples or ()), source_of(dict(record.fields)),
+                self.weighting, record.index, record.reference_samples))
         except InputError as error:
             return record.failed(error)
+
+    def _candidates(self, samples: Sequence[Sample]) -> Sequence[Sample]:
+        return finished_samples(samples) if self.prefer_finished else samples
 
 
 @dataclass(frozen=True)
@@ -257,7 +265,7 @@ class Decode:
 
     def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
         size = self.batch_size or batch_size_of(self.strategy)
-        threads = concurrent_batches_of(self.strategy)
+        threads = concurrent_batches_of(metrics_of(self.strategy))
         if threads == 1:
             return in_batches(items, size, self._rank, self.on_error)
         return in_threads(items, size, self._rank, self.on_error, threads,
@@ -265,15 +273,22 @@ class Decode:
 
     def _rank(self, batch: Sequence[Record]) -> Sequence[Record]:
         segments: Sequence[Segment] = [r.segment for r in batch if r.segment is not None]
+        for record in batch:
+            warn_of_other_choice(record.fields.get("signature"), self._signature)
         matrices: list[Floats | None] = [None] * len(batch)
         if self.scores:
             segments = Batch(segments)
             matrices = [pool.keep_scores() for pool in bind(self.strategy.metric, segments)]
         rankings = self.strategy.rank(segments)
+        check_rankings(self.strategy.name, rankings, segments)
         return [record.replace(ranking=ranking, scores=matrix,
                                details=self._details(segment, ranking))
                 for record, segment, ranking, matrix
                 in zip(batch, segments, rankings, matrices, strict=True)]
+
+    @lazy
+    def _signature(self) -> str:
+        return signature(self.strategy)
 
     @lazy
     def _metrics(self) -> list[AnyMetric]:
@@ -283,6 +298,18 @@ class Decode:
         usage = take_usage(self._metrics, segment)
         found = self.strategy.metric.details(segment, ranking)
         return found | {"judge_usage": dict(usage)} if usage else found
+
+
+def warn_of_other_choice(recorded: object, ours: str) -> None:
+    """Warn of a record whose choice, by a server for one, was made in another way."""
+    if not isinstance(recorded, str):
+        return
+    theirs, own = (dict(part.partition(":")[::2] for part in text.split("|"))
+                   for text in (recorded, ours))
+    if any(theirs.get(name, value) != value or name not in theirs for name, value in own.items()
+           if name in ("strategy", "metric") or name.startswith("metric.")):
+        warnings.warn(f"the input has choices by {recorded}; this run chooses by {ours}: name the "
+                      "same strategy and metric for the same choices", stacklevel=2)
 
 
 @dataclass(frozen=True)
@@ -316,7 +343,7 @@ class Write:
     loads_model: ClassVar[bool] = False
 
     writer: Writer
-    rephrase: Callable[[str], str] = str  # of errors, for a command that names options by flags
+    rephrase: Callable[[object], str] = str  # of errors, for a command that names options by flags
 
     def prepare(self) -> None:
         pass
@@ -330,7 +357,7 @@ class Write:
                 return self._made(record, self.writer(record), record.scores)
             except (ValueError, RecursionError, MinriskError) as error:  # nested too deeply
                 record = record.failed(error).replace(fields={})
-        record = record.replace(error=InputError(self.rephrase(str(record.error))))
+        record = record.replace(error=InputError(self.rephrase(record.error)))
         return self._made(record, self.writer.failed(record), None)
 
     def _made(self, record: Record, text: str, scores: Any) -> Result:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, Self
 
-from minrisk._core.errors import InputError, MissingExtra, UnusableError
+from minrisk._core.errors import InputError, MissingExtra, UnusableError, message_of
 from minrisk._core.threads import set_threads, threads
 from minrisk.io.record import Record
 from minrisk.pipeline.stages import Parse, Stage
@@ -124,7 +124,7 @@ class WorkerPool:
                 return FatalItem(error)
             except BaseException as error:  # a bug in minrisk, or in a library
                 reason = _reason(error)
-        shown = tuple(dict.fromkeys(str(w.message) for w in caught or ()))
+        shown = tuple(dict.fromkeys(message_of(w.message) for w in caught or ()))
         block = replace(block, seconds=seconds, warnings=(*block.warnings, *shown))
         return replace(block, items=items) if reason is None else self._one_by_one(block, reason)
 

@@ -11,7 +11,6 @@ from minrisk._core.options import Options, flag
 from minrisk._core.strategy import Strategy, compares_texts
 from minrisk.io.inputs import InputFile
 from minrisk.pipeline.job import Job, RunConfig
-from minrisk.pipeline.stages import Write
 from minrisk.report.page import PageBuilder
 from minrisk.report.stages import BuildViews, ViewWriter
 from minrisk.report.systems import read_validation
@@ -51,7 +50,7 @@ class Inspecting:
         """The views of segments go to the builder of the page."""
         views = BuildViews(self._decoding.strategy, config.batch_size, config.on_error,
                            view=self._view)
-        job = self._decoding.job(views, config, Write(ViewWriter()), settings={})
+        job = self._decoding.job(views, config, config.write(ViewWriter()), settings={})
         return replace(job, stream=builder)
 
     def page(self, builder: PageBuilder, segments: int) -> Iterator[bytes]:

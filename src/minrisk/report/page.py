@@ -18,7 +18,7 @@ from html import escape
 from importlib.resources import files
 from typing import IO, Any, Self
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import AnyMetric
 from minrisk.evaluation.metric_bias import Origin
 from minrisk.io.store import write_whole
@@ -136,7 +136,7 @@ def save_page(chunks: Iterator[bytes], path: str) -> int:
 
 def check_target(path: str) -> None:
     if path in ("", "-") or path.endswith("/") or os.path.isdir(path):
-        raise InputError(f"output= must be a file name; got {path!r}")
+        raise InputError(Wording("output= must be a file name; got {path!r}", path=path))
 
 
 def is_large(size: int) -> bool:

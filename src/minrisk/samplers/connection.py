@@ -7,24 +7,30 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.sampler import Prompt, Sample, Samples
 from minrisk._core.vote import Vote, find_answer
 from minrisk.openai.choices import Choice, total_usage
 from minrisk.openai.completions import CompletionResponse, Completions, UpstreamRequest
+
+_FIRST_WAVE = 4  # samples
 
 
 @dataclass(frozen=True)
 class EarlyStop:
     """How samples vote, so that sampling can end when the vote is decided.
 
-    It is looked at after blocks of samples, in the order of their numbers: what is sampled then
-    depends on the seed, and not on which answer was the fastest.
+    It is looked at after waves of samples, in the order of their numbers: what is sampled then
+    depends on the seed, and not on which answer was the fastest. Waves grow with what is drawn, so
+    that few samples are drawn in vain, and long votes have few waves.
     """
 
     pattern: re.Pattern[str]  # of an answer
     error: float
-    block: int  # samples
+    most: int  # samples in a wave
+
+    def wave(self, drawn: int) -> int:
+        return min(self.most, max(_FIRST_WAVE, drawn // _FIRST_WAVE))
 
     def answer(self, choice: Choice) -> str | None:
         """The answer as `exact-match` compares it; an incomplete text has none."""
@@ -49,14 +55,15 @@ class Connection:
         choices = [choice for part in parts for choice in part.choices]
         self._note_missing_logprobs(request, choices)
         return Samples(self._usable(choices, _limit(request)),
-                       total_usage(part.usage for part in parts))
+                       total_usage(part.usage for part in parts), len(choices))
 
     async def _parts(self, request: UpstreamRequest, n: int) -> list[CompletionResponse]:
         if self._early_stop is None:
             return await self._completions.sample(request, range(n))
         vote, found = Vote(self._early_stop.error), []
-        for start in range(0, n, self._early_stop.block):
-            end = min(start + self._early_stop.block, n)
+        end = 0
+        while end < n:
+            start, end = end, min(end + self._early_stop.wave(end), n)
             parts = await self._completions.sample(request, range(start, end))
             found += parts
             for choice in (choice for part in parts for choice in part.choices):
@@ -75,34 +82,38 @@ class Connection:
                 missing[_problem(choice, limit, "")] += 1
             else:
                 if choice.finish_reason == "length":
-                    self._completions.note("cut", "some samples were cut off at "
-                                           f"{limit}; raise it to get whole samples")
+                    self._completions.note("cut", Wording("some samples were cut off at {limit}; "
+                                                          "raise it to get whole samples",
+                                                          limit=limit))
                 yield Sample(choice.text, logprob=choice.logprob, length=choice.length,
                              finish_reason=choice.finish_reason, reasoning=choice.reasoning)
         if missing.total() == len(choices):
             raise InputError(_no_text(missing, limit))
         if missing:
-            self._completions.note("missing", f"{missing.total()} of {len(choices)} answers to a "
-                                   f"prompt are left out: {_list(missing)}; further notes of this "
-                                   "kind are not shown")
+            self._completions.note("missing", Wording(
+                "{missing} of {all} answers to a prompt are left out: {problems}; further notes of "
+                "this kind are not shown", missing=missing.total(), all=len(choices),
+                problems=_list(missing)))
 
     def _note_missing_logprobs(self, request: UpstreamRequest, choices: Sequence[Choice]) -> None:
         unsupported = self._completions.capabilities.unsupported_fields
         is_requested = "logprobs" in request.body.keys() - unsupported
         if is_requested and all(choice.raw.get("logprobs") is None for choice in choices):
-            self._completions.note("logprobs", "the server returns no log-probabilities, so "
-                                   "samples have none; logprobs=False does not request them")
+            self._completions.note("logprobs", Wording(
+                "the server returns no log-probabilities, so samples have none; logprobs=False "
+                "does not request them"))
 
 
 def _limit(request: UpstreamRequest) -> str:
     """The limit of the length of a sample, for messages."""
     named = (f"{name}={request.body[name]}" for name in ("max_completion_tokens", "max_tokens")
              if name in request.body)
-    return next(named, "the server's limit")
+    return Wording(next(named, "the server's limit"))
 
 
 def _problem(choice: Choice, limit: str, when: str) -> str:
-    known = {"length": f"cut at {limit}{when}", "content_filter": "stopped by a content filter"}
+    known = {"length": Wording("cut at {limit}" + when, limit=limit),
+             "content_filter": "stopped by a content filter"}
     if choice.problem in known:
         return known[choice.problem]
     if choice.problem in ("tool calls", "refusals", "without text"):
@@ -112,11 +123,16 @@ def _problem(choice: Choice, limit: str, when: str) -> str:
 
 def _no_text(missing: Counter[str], limit: str) -> str:
     total = missing.total()
-    message = (f"all {total} answers were {next(iter(missing))}" if len(missing) == 1
-               else f"no text in {total} answers: {_list(missing)}")
+    message = (Wording("all {total} answers were {problem}", total=total,
+                       problem=next(iter(missing))) if len(missing) == 1
+               else Wording("no text in {total} answers: {problems}", total=total,
+                            problems=_list(missing)))
     is_truncated = any(problem.startswith("cut at") for problem in missing)
-    return f"{message}; raise {limit.partition('=')[0]}" if is_truncated else message
+    return Wording("{message}; raise {option}", message=message,
+                   option=limit.partition("=")[0]) if is_truncated else message
 
 
 def _list(missing: Counter[str]) -> str:
-    return ", ".join(f"{count} {problem}" for problem, count in missing.most_common())
+    found = missing.most_common()
+    return Wording(", ".join(f"{count} {{problem{i}}}" for i, (_, count) in enumerate(found)),
+                   **{f"problem{i}": problem for i, (problem, _) in enumerate(found)})

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from minrisk._core.errors import InputError, UnusableError, needs_extra
+from minrisk._core.errors import InputError, UnusableError, Wording, needs_extra
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.progress import report_progress
@@ -97,7 +97,8 @@ class CTranslate2(Sampler):
         if len(pieces) >= _LIMIT:
             message = f"a source has {len(pieces)} tokens, and the model takes {_LIMIT - 1}"
             if self.overlong == "error":
-                raise InputError(f"{message}; shorten it, or use overlong='cut'")
+                raise InputError(Wording("{message}; shorten it, or use overlong='cut'",
+                                         message=message))
             warnings.warn(f"{message}; it does not see the rest", stacklevel=4)
         return [*pieces[:_LIMIT - 1], _END]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-from minrisk._core.errors import InputError, MinriskError, UnusableError
+from minrisk._core.errors import InputError, MinriskError, UnusableError, Wording
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.progress import report_progress
@@ -206,8 +206,8 @@ class Endpoint(ClientOptions, Sampler):
                 return {"prompt": text}
             prompt = [{"role": "user", "content": text}]
         elif self.prompt is not None or self.api == "completions":
-            raise InputError("found messages, which need api='chat' without a prompt template; "
-                             "use these, or give sources")
+            raise InputError(Wording("found messages, which need api='chat' without a prompt "
+                                     "template; use these, or give sources"))
         has_system = any(message.get("role") in _SYSTEM for message in prompt)
         system = [] if self.system is None or has_system else [
             {"role": "system", "content": self.system}]

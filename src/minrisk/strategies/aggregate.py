@@ -9,7 +9,7 @@ from typing import ClassVar
 from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Floats
 from minrisk._core.batch import bind
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric, F, PartialStatistics
 from minrisk._core.options import Options, option
@@ -56,8 +56,8 @@ class Aggregate(MeanUtility, Options):
 
     def partial_statistics(self, pool: Pool[F], refs: F, weights: Floats) -> PartialStatistics:
         if self.groups != 1:
-            raise InputError("references that come in parts have one average; expected "
-                             f"groups=1, got groups={self.groups}")
+            raise InputError(Wording("references that come in parts have one average; expected "
+                                     "groups=1, got groups={groups}", groups=self.groups))
         return pool.partial_statistics(refs, weights)
 
     def finalize(self, pool: Pool[F], statistics: PartialStatistics) -> Floats:

@@ -11,7 +11,7 @@ import numpy as np
 from minrisk._core.adapters import as_metric, metric_option
 from minrisk._core.arrays import Ints
 from minrisk._core.batch import as_batch
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Options, option
@@ -92,7 +92,8 @@ def best_rows(ranking: Ranking, segment: Segment, keep: int | None) -> Ints:
     """
     count = len(ranking.order)
     if keep is not None and not 1 <= keep <= count:
-        raise InputError(f"keep={keep} of {count} hypotheses; choose from 1 to {count}")
+        raise InputError(Wording("keep={keep} of {count} hypotheses; choose from 1 to {count}",
+                                 keep=keep, count=count))
     place: dict[str, int] = {}  # of each text among the distinct ones
     places = [place.setdefault(segment.hypotheses[row], len(place))
               for row in ranking.order.tolist()]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Ints
 from minrisk._core.batch import bind
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.groups import Groups
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
@@ -58,7 +58,7 @@ class NByS(MeanUtility, Options):
     def _rows(self, segment: Segment) -> Ints:
         count = len(segment.references)
         if not 1 <= self.subset <= count:
-            raise InputError(f"n-by-s: subset={self.subset} of {count} references; "
-                             f"choose from 1 to {count}")
+            raise InputError(Wording("n-by-s: subset={subset} of {count} references; choose from 1 "
+                                     "to {count}", subset=self.subset, count=count))
         rng = None if self.first else segment_rng(self.seed, segment)
         return shuffled(segment, rng)[: self.subset]

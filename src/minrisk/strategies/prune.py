@@ -14,7 +14,7 @@ import numpy as np
 from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Ints
 from minrisk._core.batch import bind
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
@@ -80,8 +80,8 @@ class Prune(MeanUtility, Options):
         """The number of references of each step, which doubles."""
         last = count if self.most is None else self.most
         if not 1 <= last <= count:
-            raise InputError(f"prune: most={last} of {count} references; "
-                             f"choose from 1 to {count}")
+            raise InputError(Wording("prune: most={last} of {count} references; choose from 1 to "
+                                     "{count}", last=last, count=count))
         sizes = []
         size = self.start
         while size < last:

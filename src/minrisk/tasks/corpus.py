@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
-from minrisk._core.errors import InputError, brief
+from minrisk._core.errors import InputError, Wording, brief
 from minrisk.io.inputs import InputFile, input_files
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.objects import ObjectReader
 from minrisk.io.prompts import PromptReader
 from minrisk.io.record import Reader
+from minrisk.io.tables import rows_of
 from minrisk.io.text_files import TextFiles
 
 # makes the reader of JSON lines
@@ -67,8 +68,8 @@ def segments_of(segments: Any, engine: str | None = None) -> Corpus:
     try:
         return _files(rest)
     except InputError as error:
-        raise InputError(f"{error}; strings are names of files here: for the samples of one "
-                         "segment, use minrisk.decode") from None
+        raise InputError(Wording("{error}; strings are names of files here: for the samples "
+                                 "of one segment, use minrisk.decode", error=error)) from None
 
 
 def prompts_of(prompts: Any, engine: str | None = None) -> Corpus:
@@ -87,13 +88,14 @@ def _objects(objects: Iterable[Any], engine: str | None) -> Corpus:
 
 def _peek(items: Any, wanted: str) -> tuple[Any, Iterable[Any]]:
     """The first item, and all of them."""
+    items = rows_of(items)
     if not isinstance(items, Iterable) or isinstance(items, str | bytes | Mapping):
         raise InputError(f"{wanted}; got {brief(items)}")
     if isinstance(items, Collection):  # a collection can be read again
         return next(iter(items), None), items
     iterator = iter(items)
-    first = next(iterator, None)
-    return first, () if first is None else chain([first], iterator)
+    beginning = list(islice(iterator, 1))
+    return next(iter(beginning), None), chain(beginning, iterator)
 
 
 def _files(paths: Iterable[Any]) -> Corpus:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.options import Options, flag
 from minrisk._core.signature import settings as settings_of
 from minrisk._core.signature import signature
@@ -19,7 +19,7 @@ from minrisk.io.training import PairChoice, TrainingRecipe, TrainingWriter
 from minrisk.io.writer import ChoiceWriter, Format
 from minrisk.pipeline.batches import BATCH, LIGHT_BLOCK
 from minrisk.pipeline.job import Job, RunConfig
-from minrisk.pipeline.stages import CheckRecords, Decode, Stage, Write
+from minrisk.pipeline.stages import CheckRecords, Decode, Stage
 from minrisk.strategies.confident import Confident
 from minrisk.strategies.uncertain import Uncertain
 from minrisk.tasks.corpus import Corpus
@@ -48,13 +48,16 @@ class WeightOptions(Options):
                                                                               temperature)
         has_use = found.by_logprobs or (self.weights == "auto" and corpus.has_logprobs)
         if temperature is not None and not has_use:
-            raise InputError(f"weights_temperature={temperature} does nothing with weights="
-                             f"{self.weights!r}; choose 'logprobs' or 'length-normalised'")
+            raise InputError(Wording("weights_temperature={temperature} does nothing with "
+                                     "weights={weights!r}; choose 'logprobs' or "
+                                     "'length-normalised'", temperature=temperature,
+                                     weights=self.weights))
         if oracle and found.by_logprobs:
-            raise InputError(f"weights={self.weights!r} weighs samples; with oracle= there are "
-                             "none to weigh: leave one of them out")
+            raise InputError(Wording("weights={weights!r} weighs samples; with oracle= there are "
+                                     "none to weigh: leave one of them out", weights=self.weights))
         if corpus.text and found.by_logprobs and not corpus.has_logprobs:
-            raise InputError(f"weights={self.weights!r} needs reference_lprobs= of plain text")
+            raise InputError(Wording("weights={weights!r} needs reference_lprobs= of plain text",
+                                     weights=self.weights))
         return found
 
 
@@ -86,8 +89,8 @@ class Decoding:
 
     def __post_init__(self) -> None:
         if self.oracle and self.corpus.text:
-            raise InputError("oracle= names a field of JSON lines; for plain text, give the human "
-                             "references as references= with num_references=1")
+            raise InputError(Wording("oracle= names a field of JSON lines; for plain text, give "
+                                     "the human references as references= with num_references=1"))
 
     @property
     def signature(self) -> str:
@@ -161,24 +164,23 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.format == "text" and (self.utilities or self.confidence or self.uncertainty):
-            raise InputError("utilities=, confidence= and uncertainty= need format='json'; text "
-                             "has hypotheses only")
+            raise InputError(Wording("utilities=, confidence= and uncertainty= need format='json'; "
+                                     "text has hypotheses only"))
 
     def check_collected(self) -> None:
         """Raise InputError for options that change lines of an output, where there is none."""
         if self != replace(self, format=type(self).format, nbest=None, utilities=False,
                            abstain=None, matrix=None):
-            raise InputError("format=, nbest=, utilities=, abstain= and matrix= are for output=; "
-                             "rankings have all utilities, and their uncertainty")
+            raise InputError(Wording("format=, nbest=, utilities=, abstain= and matrix= are for "
+                                     "output=; rankings have all utilities, and their uncertainty"))
 
     def choose(self, strategy: Strategy, config: RunConfig, seed: int) -> Decode:
         """The stage that ranks, with what the output adds to rankings."""
         return Decode(self.wrap(strategy, self.confidence, seed), config.batch_size,
                       config.on_error, scores=self.matrix is not None)
 
-    def write(self) -> Write:
-        """The stage that writes."""
-        return Write(ChoiceWriter(self.format, self.nbest, self.utilities, self.abstain))
+    def writer(self) -> ChoiceWriter:
+        return ChoiceWriter(self.format, self.nbest, self.utilities, self.abstain)
 
     @property
     def extension(self) -> str:
@@ -204,8 +206,9 @@ class DecodeOutput(ChoiceOutput):
             last: Stage | None = None) -> Job:
         """The job of `decode`; `last` replaces the stage that writes."""
         choose = self.choose(decoding.strategy, config, seed)
-        return decoding.job(choose, config, last or self.write(), settings=self.settings(seed),
-                            extension=self.extension, matrix=self.matrix)
+        return decoding.job(choose, config, last or config.write(self.writer()),
+                            settings=self.settings(seed), extension=self.extension,
+                            matrix=self.matrix)
 
 
 @dataclass(frozen=True)
@@ -230,14 +233,14 @@ class TrainingOutput(MatrixOutput):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.format == "tsv" and (self.pairs or self.conversational):
-            raise InputError("format='tsv' has a source and a target; pairs= and conversational= "
-                             "need format='json'")
+            raise InputError(Wording("format='tsv' has a source and a target; pairs= and "
+                                     "conversational= need format='json'"))
         if self.stride and self.pairs != "consecutive":
-            raise InputError("stride= goes with pairs='consecutive'")
+            raise InputError(Wording("stride= goes with pairs='consecutive'"))
         check_template(self.prompt)
         if self.prompt is not None and not (self.pairs or self.conversational):
-            raise InputError("prompt= goes with pairs= or conversational=; "
-                             "the plain format has the source itself")
+            raise InputError(Wording("prompt= goes with pairs= or conversational=; the plain "
+                                     "format has the source itself"))
 
     @property
     def recipe(self) -> TrainingRecipe:
@@ -249,7 +252,7 @@ class TrainingOutput(MatrixOutput):
         writer = TrainingWriter(self.recipe)
         choose = Decode(decoding.strategy, config.batch_size, config.on_error,
                         scores=self.matrix is not None)
-        return decoding.job(choose, config, last or Write(writer),
+        return decoding.job(choose, config, last or config.write(writer),
                             settings={"recipe": self.recipe},
                             extension=".tsv" if self.format == "tsv" else ".jsonl",
                             checks=(CheckRecords(writer.check),), matrix=self.matrix)

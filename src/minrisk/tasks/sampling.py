@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from minrisk._core.adapters import named_metric
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, flag
@@ -20,7 +20,7 @@ from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk.io.prompts import InputFormat, PromptReader
 from minrisk.io.record import Record, Weighting
-from minrisk.io.writer import Format, SampleWriter
+from minrisk.io.writer import ChoiceWriter, Format, SampleWriter
 from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import (
     CheckRecords,
@@ -28,7 +28,6 @@ from minrisk.pipeline.stages import (
     GenerateSamples,
     SamplesToSegments,
     Stage,
-    Write,
 )
 from minrisk.pipeline.workers import WorkerPool
 from minrisk.tasks.corpus import Corpus
@@ -69,7 +68,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if self.reference_options and self.options.reference_samples is None:
-            raise InputError("reference_options= needs reference_samples=, their number")
+            raise InputError(Wording("reference_options= needs reference_samples=, their number"))
 
     @lazy
     def reference_sampler(self) -> Sampler:
@@ -132,8 +131,9 @@ def reference_seed(seed: int) -> int:
 
 def _check_no_references(record: Record) -> None:
     if "references" in record.fields:
-        raise InputError("found references in the input, which those of reference_samples= would "
-                         "replace; rename the field, or leave out reference_samples=")
+        raise InputError(Wording("found references in the input, which those of "
+                                 "reference_samples= would replace; rename the field, or leave "
+                                 "out reference_samples="))
 
 
 @dataclass(frozen=True)
@@ -149,11 +149,11 @@ class SampleOutput(Options):
         """The job of `sample`; `last` replaces the stage that writes."""
         options = sampling.options
         if self.format == "text" and options.reference_samples:
-            raise InputError("format='text' has no place for references; reference_samples= needs "
-                             "format='json'")
+            raise InputError(Wording("format='text' has no place for references; "
+                                     "reference_samples= needs format='json'"))
         check = [CheckRecords(_check_no_references)] if options.reference_samples else []
         writer = SampleWriter(self.repeat, options.num_samples if self.format == "text" else None)
-        stages = (*check, *sampling.stages(config), last or Write(writer))
+        stages = (*check, *sampling.stages(config), last or config.write(writer))
         return sampling.job([config.pool(*stages)], settings={"format": self.format},
                             drawing={"repeat": self.repeat},
                             extension=".txt" if self.format == "text" else ".jsonl")
@@ -164,6 +164,7 @@ class TranslationOutput(ChoiceOutput):
     """How `translate` chooses among samples, and what its output says of each source."""
 
     must_instruct: ClassVar[bool] = True  # a causal model must be told to translate
+    prefer_finished: ClassVar[bool] = False
 
     format: Format = flag(
         "text", section="Output", help="Lines of text for each segment, or JSON lines.")
@@ -182,8 +183,8 @@ class TranslationOutput(ChoiceOutput):
         # the first pool samples, on GPUs if there are any; the second decodes the samples
         pools = [replace(config.pool(*sampling.stages(config, self.must_instruct)),
                          workers=self.sampling_workers),
-                 config.pool(SamplesToSegments(Weighting(self.weights)), choose,
-                             last or self.write(), gpus=False)]
+                 config.pool(SamplesToSegments(Weighting(self.weights), self.prefer_finished),
+                             choose, last or config.write(self.writer()), gpus=False)]
         return sampling.job(
             pools,
             settings=settings_of(strategy) | self.settings(seed) | {"weights": self.weights},
@@ -200,6 +201,10 @@ class AnswerOutput(TranslationOutput):
     """The same for `answer`: prompts instruct by themselves, and answers may have many lines."""
 
     must_instruct: ClassVar[bool] = False
+    prefer_finished: ClassVar[bool] = True  # as `serve` does
 
     format: Format = flag(
         "json", section="Output", help="JSON lines, or lines of text for each segment.")
+
+    def writer(self) -> ChoiceWriter:
+        return replace(super().writer(), samples=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, flag
 from minrisk._core.registry import STRATEGIES
@@ -22,9 +22,10 @@ from minrisk.evaluation.summary import summarise
 from minrisk.evaluation.validation import Validation
 from minrisk.io.files import Input
 from minrisk.io.jsonl import SampleReader
+from minrisk.io.parquet import is_parquet
 from minrisk.io.record import Record, Weighting
 from minrisk.pipeline.job import Job, RunConfig
-from minrisk.pipeline.stages import Collect, Write
+from minrisk.pipeline.stages import Collect
 from minrisk.tasks.corpus import Corpus
 
 
@@ -66,9 +67,13 @@ class Validating:
     def job(self, config: RunConfig) -> Job:
         """The results of segments go to the output, or are collected if there is none."""
         if config.output is not None and (config.is_stream or config.is_folder):
-            raise InputError(f"output={config.output!r} must be a file, which can be read again")
+            raise InputError(Wording("output={output!r} must be a file, which can be read again",
+                                     output=config.output))
+        if config.output is not None and is_parquet(config.output):
+            raise InputError(f"{config.output} is Parquet; results of trials are JSON lines: name "
+                             "it .jsonl")
         study = self.study
-        last = Collect(_results) if config.output is None else Write(TrialResultsWriter())
+        last = Collect(_results) if config.output is None else config.write(TrialResultsWriter())
         return Job(
             files=self._corpus.files,
             reader=lambda files, number: self._reader,

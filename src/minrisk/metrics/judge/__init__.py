@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Ability, Metric
 from minrisk._core.options import option
@@ -141,8 +141,8 @@ class Judge(ClientOptions, Metric[Objects]):
         check_template(self.quality_prompt, "hypothesis", option="quality_prompt")
         check_template(self.choice_prompt, "candidates", option="choice_prompt")
         if self.lowest >= self.highest:
-            raise InputError(f"judge: highest must be above lowest={self.lowest}; "
-                             f"got {self.highest}")
+            raise InputError(Wording("judge: highest must be above lowest={lowest}; got {highest}",
+                                     lowest=self.lowest, highest=self.highest))
         for name in _OURS:
             if self._extra.get(name) is not None:
                 raise InputError(f"judge: extra has {name}, which the judge sets itself")
@@ -268,8 +268,9 @@ class Judge(ClientOptions, Metric[Objects]):
         [part] = await completions.sample(request, range(1))
         requested = "logprobs" in request.body.keys() - completions.capabilities.unsupported_fields
         if requested and part.choices[0].raw.get("logprobs") is None:
-            completions.note("logprobs", "the server returns no log-probabilities, so scores are "
-                             "the numbers that the judge writes; logprobs=False requests none")
+            completions.note("logprobs", Wording(
+                "the server returns no log-probabilities, so scores are the numbers that the "
+                "judge writes; logprobs=False requests none"))
         return part
 
     def _body(self, prompt: str, logprobs: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError, needs_extra
+from minrisk._core.errors import InputError, Wording, needs_extra
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
@@ -67,8 +67,9 @@ class MetricX(CrossEncoder):
         super().__post_init__()
         named = _PUBLISHED_NAME.search(self.model)
         if named and named[1] != self.version:
-            raise InputError(f"{self.model}: is MetricX-{named[1]} by its name, but version is "
-                             f"{self.version!r}; set version={named[1]!r}")
+            raise InputError(Wording("{model}: is MetricX-{named} by its name, but version is "
+                                     "{version!r}; set version={named!r}", model=self.model,
+                                     named=named[1], version=self.version))
         own = "metricx-qe" if named and named[2] else "metricx"
         if named and self.version == "23" and own != self.name:  # 24 can do both
             raise InputError(f"{self.model}: was trained for another task by its name; "

@@ -6,7 +6,6 @@ This file needs no torch, so that such metrics can be listed where their extras 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -15,12 +14,14 @@ from minrisk._core.arrays import Floats
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, PartialStatistics
 from minrisk._core.weighted_rows import WeightedRows
-from minrisk.metrics.neural import NeuralModel
+from minrisk.metrics._base import SourceMetric
 
 
-@dataclass(frozen=True)
-class ReferenceFree(NeuralModel, ABC):
-    """A metric whose scores do not depend on references, nor on averages of them."""
+class ReferenceFree(SourceMetric, ABC):
+    """A metric whose scores do not depend on references, nor on averages of them.
+
+    It has no fields: those of a dataclass would hide what the model beside it declares anew.
+    """
 
     abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
                                     | Ability.QUALITY)

@@ -16,6 +16,7 @@ from minrisk._core.errors import needs_extra
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
+from minrisk.metrics.neural import NeuralModel
 from minrisk.metrics.neural.reference_free import ReferenceFree
 from minrisk.openai.client_options import KEY, server_address
 
@@ -27,7 +28,7 @@ class RewardScorer(Protocol):
 
 
 @dataclass(frozen=True)
-class Reward(ReferenceFree):
+class Reward(ReferenceFree, NeuralModel):
     """a reward model, which judges by the source alone: a classifier of transformers, or a server
 
     A sequence-classification model of transformers with one label, whose logit is the reward, or

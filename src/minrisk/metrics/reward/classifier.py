@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.progress import report_progress
 from minrisk._core.unicode import valid_unicode
 from minrisk._torch.device import Runtime
@@ -101,8 +101,9 @@ class RewardClassifier:
                 found = self._tokenizer.apply_chat_template(messages, tokenize=True,
                                                             return_dict=True)
         except Exception as error:  # a template is a program, and may raise anything
-            raise InputError(f"the model's chat template does not take a source and an answer: "
-                             f"{error}; chat=False gives them as a pair of texts") from None
+            raise InputError(Wording("the model's chat template does not take a source and an "
+                                     "answer: {error}; chat=False gives them as a pair of texts",
+                                     error=error)) from None
         ids: list[int] = found["input_ids"]
         return ids
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from minrisk._core.errors import InputError, needs_extra
+from minrisk._core.errors import InputError, Wording, needs_extra
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.sampler import Prompt, Sample, Sampler, check_numbers
@@ -208,11 +208,12 @@ class Transformers(Sampler):
                "temperature": 1.0}
         given = [name for name, value in off.items() if getattr(self, name) != value]
         if self.beams and given:
-            raise InputError(f"hf: beams={self.beams} and {', '.join(given)}: beam search does not "
-                             "sample; leave out the one or the other")
+            raise InputError(Wording("hf: beams={beams} and {given}: beam search does not sample; "
+                                     "leave out the one or the other", beams=self.beams,
+                                     given=", ".join(given)))
         if self.beams and self.stop:
-            raise InputError(f"hf: beams={self.beams} and stop: beam search does not look at "
-                             "texts; leave out the one or the other")
+            raise InputError(Wording("hf: beams={beams} and stop: beam search does not look at "
+                                     "texts; leave out the one or the other", beams=self.beams))
 
 
 @dataclass(frozen=True)
