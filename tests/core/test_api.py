@@ -12,6 +12,7 @@ import pytest
 
 import minrisk
 from commands import run, write
+from minrisk._core.errors import MissingExtra, needs_extra
 from minrisk._core.metric import Metric
 from minrisk._core.registry import METRICS
 from minrisk.metrics.embedding import Embedding
@@ -224,3 +225,10 @@ def test_a_ranking_can_become_json():
     ranking = minrisk.decode(SAMPLES)
     line = json.dumps({"text": ranking.text, "index": ranking.best, "signature": ranking.signature})
     assert json.loads(line)["text"] == SAMPLES[0]
+
+
+def test_a_package_that_fails_to_import_is_told_with_its_reason():
+    with (pytest.raises(MissingExtra, match="needs numpy 9") as raised,
+          needs_extra("the metric", "comet")):
+        raise ImportError("needs numpy 9")
+    assert "None" not in str(raised.value)

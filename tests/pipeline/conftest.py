@@ -14,8 +14,10 @@ from project import SUPPORT
 HEALTH = {"RAY_health_check_initial_delay_ms": "500", "RAY_health_check_period_ms": "500",
           "RAY_health_check_failure_threshold": "3", "RAY_health_check_timeout_ms": "10000"}
 # Every process of Ray takes a second of a processor to start: there are no more than tests need,
-# and a worker that has read for one run waits for the next. None gives way to other programs.
+# and a worker that has read for one run waits for the next. None gives way to other programs. The
+# third is the default of later versions, which earlier ones announce.
 WORKERS = {"RAY_prestart_worker_first_driver": "0", "RAY_worker_niceness": "0",
+           "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
            "RAY_idle_worker_killing_time_threshold_ms": "600000"}
 FEW = {"include_log_monitor": False, "object_store_memory": 200_000_000}
 
