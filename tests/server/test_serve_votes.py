@@ -69,3 +69,16 @@ def test_a_ranking_has_the_answer_and_the_votes_too():
 
 def test_graded_metrics_have_no_votes():
     assert not {"answer", "votes"} & asked(["a cat", "the cat"])["minrisk"].keys()
+
+
+def test_the_share_of_a_vote_has_its_interval():
+    found = asked(["4", "4", "4", "5"], "exact-match")["minrisk"]
+    low, high = found["interval"]
+    assert 0 < low < found["share"] == 0.75 < high < 1
+    assert 0 < found["confidence"] < 1
+
+
+def test_why_there_is_no_confidence_is_said():
+    found = asked(["Four.", "Five."], ExactMatch(pattern=r"\d+"))["minrisk"]
+    assert found["confidence"] is None
+    assert found["no_confidence"]

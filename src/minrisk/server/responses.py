@@ -123,8 +123,13 @@ def summary(request: ClientRequest, parts: Sequence[CompletionResponse],
 def measurements(ranked: RankedSegment) -> dict[str, Any]:
     """The answer and its votes, if the metric votes; confidence and uncertainty, if measured."""
     ranking, found = ranked.ranking, dict(ranked.details)
-    if ranking.confidence is not None:
-        found["confidence"] = shown(ranking.confidence.probability)
+    if (confidence := ranking.confidence) is not None:
+        found["confidence"] = shown(confidence.probability)
+        if confidence.share is not None and confidence.interval is not None:
+            found |= {"share": shown(confidence.share),
+                      "interval": [shown(end) for end in confidence.interval]}
+        if confidence.reason is not None:
+            found["no_confidence"] = confidence.reason
     if ranking.uncertainty is not None:
         found["uncertainty"] = uncertainty_fields(ranking.uncertainty)
     return found
