@@ -380,3 +380,9 @@ def test_a_sum_of_errors_is_an_error():
     assert Combined((Ter(), minrisk.Wer())).is_error
     assert not Combined((Ter(), CHRF)).is_error
     assert not Combined((Ter(), minrisk.Wer()), (1.0, -1.0)).is_error
+
+
+def test_traits_of_metrics_inside_metrics_are_found_once():
+    """Each level would multiply the questions by the number of traits."""
+    metric = minrisk.make_metric("cached:" * 60 + "chrf")
+    assert not metric.loads_model

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from minrisk._core.arrays import Floats, Ints, Points
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
+from minrisk._core.lazy import lazy
 from minrisk._core.options import Options, inner_metrics
 from minrisk._core.plugin_checks import checked_scores
 from minrisk._core.registry import METRICS, STRATEGIES
@@ -379,9 +380,14 @@ class DerivedMetric(Metric[F]):
     @abstractmethod
     def traits(self) -> Traits: ...
 
+    @lazy
+    def _traits(self) -> Traits:
+        """Found once: each trait asks for all traits of the metrics inside, which do likewise."""
+        return self.traits
+
 
 def _derived(name: str) -> property:
-    return property(lambda metric: getattr(metric.traits, name))
+    return property(lambda metric: getattr(metric._traits, name))
 
 
 for _trait in dataclasses.fields(Traits):
