@@ -33,7 +33,7 @@ TEXTS = (
     "The fat cat sat, on the mat!", "naïve café", "naïve café", "👩‍👩‍👧 emoji 👍🏽",
     "The cat sat on the mat.", "a\x1cb\u2028c", "1024 samples (of 3.5)",
 )
-_OTHER_TEXT = "Another text, longer than the others: one cat, two dogs, three mats and a sat." * 2
+_OTHER_TEXT = "two dogs, one cat, a mat"  # short enough for any model
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,8 @@ def check_strategy(strategy: Strategy, segments: Sequence[Segment] | None = None
         assert_array_equal(np.sort(ranking.order), np.arange(count), "order is no permutation")
         assert ranking.utility.shape == (count,)
         best = ranking.utility[ranking.best]
-        assert not np.isnan(best), "the chosen hypothesis has no utility"
+        assert not np.isnan(best) or np.isnan(ranking.utility).all(), (
+            "the chosen hypothesis has no utility, and another one has")
         alone = strategy.rank([segment])[0]
         assert_array_equal(alone.order, ranking.order, "a batch changed the ranking")
         assert_array_equal(alone.utility, ranking.utility, "a batch changed the utilities")

@@ -259,7 +259,7 @@ def test_whatever_it_needs_can_be_loaded_before_the_first_segment(metric):
 def test_models_and_programs_are_heavy(metric):
     light = {"chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "wer", "cer", "cider",
              "exact-match", "json-match", "outcomes", "chrf*0.5+exact-match*-2", "symmetric:bleu",
-             "cutoff:chrf", "documents:chrf", "cached:rouge-l", "logprob"}
+             "cutoff:chrf", "documents:chrf", "cached:rouge-l", "logprob", "symbolic"}
     assert metric.loads_model == (metric.name not in light)
 
 

@@ -169,7 +169,9 @@ def test_no_answer_has_no_probability():
 def test_no_probability_is_null_in_the_output(tmp_path):
     path = write(tmp_path / "in.jsonl", {"samples": ["4", "It is 4."]}, {"samples": ["#4"]})
     result = run("decode", path, "--metric", "exact-match:#(.*)", "--confidence")
-    assert [r["confidence"]["probability"] for r in result.records] == [None, 1.0]
+    none, some = (r["confidence"]["probability"] for r in result.records)
+    assert none is None
+    assert 0.5 < some < 1
     path = write(tmp_path / "in.jsonl", {"samples": ["4", "It is 4."]})
     result = run("decode", path, "--metric", "exact-match:#(.*)", "--confidence")
     assert "warning: exact-match: the pattern '#(.*)' matches none of 2 texts" in result.err

@@ -111,8 +111,8 @@ def needs_extra(what: str, extra: str) -> Iterator[None]:
         raise
     except ImportError as error:
         if error.name is None:  # a package is there, but fails: beside an old one, say
-            raise MissingExtra(Wording("{what} fails to import a package: {error}; "
-                                       "pip install --upgrade 'minrisk[{extra}]'",
+            raise MissingExtra(Wording("{what} fails to import a package: {error}; for versions "
+                                       "that fit: pip install 'minrisk[{extra}]'",
                                        what=what, error=error, extra=extra)) from error
         raise MissingExtra(Wording("{what} needs {package}: pip install 'minrisk[{extra}]'",
                                    what=what, package=error.name, extra=extra)) from None

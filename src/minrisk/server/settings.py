@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from minrisk._core.adapters import as_metric
 from minrisk._core.decoding import make_strategy
-from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk._core.metric import AnyMetric
 from minrisk._core.strategy import Strategy, prepare
 from minrisk.io.record import UNIFORM, Weighting
@@ -172,14 +172,15 @@ class Settings:
     show_page: bool = False
 
     def __post_init__(self) -> None:
-        self._check_samples(self.preset, f"samples={self.preset.samples}")
+        self._check_samples(self.preset, "samples={samples}")
         for name, preset in self.aliases.items():
-            self._check_samples(preset, f"alias {name!r}: {preset.samples} samples")
+            self._check_samples(preset, "alias {alias!r}: {samples} samples", alias=name)
 
-    def _check_samples(self, preset: Preset, given: str) -> None:
+    def _check_samples(self, preset: Preset, given: str, **values: Any) -> None:
         if not self.min_samples <= preset.samples <= self.max_samples:
-            raise InputError(f"{given}; wanted at least min_samples={self.min_samples} and at most "
-                             f"max_samples={self.max_samples}")
+            raise InputError(Wording(
+                given + "; wanted at least min_samples={least} and at most max_samples={most}",
+                samples=preset.samples, least=self.min_samples, most=self.max_samples, **values))
 
     def preset_of(self, model: Any) -> Preset:
         """The preset for the model that a client names."""
