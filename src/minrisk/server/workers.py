@@ -87,8 +87,9 @@ class _Worker:
     def yield_processor(self) -> None:
         """Let the processes of other jobs go first."""
         self.is_long = True
-        with suppress(AttributeError, OSError):  # Windows has no priorities of this kind
-            os.setpriority(os.PRIO_PROCESS, self.process.pid or 0, _NICE)
+        if sys.platform != "win32":  # which has no priorities of this kind
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, self.process.pid or 0, _NICE)
 
     def end(self) -> None:
         """End the process, whatever it does, and its job with an error."""
@@ -261,8 +262,9 @@ class _Pool:
 
 def _serve(connection: socket.socket, nice: int) -> None:
     """The main loop of a worker process, until its server has closed the connection."""
-    with suppress(AttributeError, OSError):  # Windows has no priorities of this kind
-        os.nice(nice)
+    if sys.platform != "win32":  # which has no priorities of this kind
+        with suppress(OSError):
+            os.nice(nice)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles it
     signal.signal(signal.SIGTERM, _exit)
     threading.Thread(target=_end_with_server, daemon=True).start()
