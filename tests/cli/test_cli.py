@@ -658,6 +658,7 @@ def test_progress_is_of_work_that_is_done_and_not_of_input_that_is_read(tmp_path
 
 
 def test_prompts_of_an_endpoint_are_counted(server, tmp_path, monkeypatch):
+    pytest.importorskip("aiohttp", reason="needs the extra minrisk[openai]")
     monkeypatch.setattr(progress, "_PLAIN", 0)
     path = write(tmp_path / "in.txt", "one", "two", "three")
     found = run("sample", path, "--endpoint", server.endpoint, "--model", "m", "-n", "2").err
