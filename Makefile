@@ -12,7 +12,7 @@ export PIP_CONSTRAINT := $(LOCK)
 export PIP_BUILD_CONSTRAINT := $(LOCK)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-core test-slow test-cpus test-newest test-oldest test-all dev lock resolve \
+.PHONY: demo test test-core test-slow test-cpus test-newest test-oldest test-all dev names lock resolve \
         fuzz fuzz-native fuzz-python sanitize lint types bench bench-quick docs docs-links dist \
         wheels clean
 
@@ -53,6 +53,10 @@ test-oldest:
 # to work on minrisk: a changed Python file is live, a changed header is compiled at the next import
 dev:
 	$(MAKE) VENV=.venv-dev .venv-dev/.dev
+
+# what editors and type checkers read of the registry, written anew
+names: $(VENV)/.installed
+	PYTHONPATH=src $(BIN)/python tools/names.py
 
 # requirements/lock.txt and oldest.txt anew
 lock: $(VENV)/.lock-tools

@@ -18,7 +18,7 @@ PLAIN = {f"_core.{name}" for name in (
     "arrays", "errors", "options", "weights", "segment", "groups", "kmeans", "lazy", "threads",
     "progress",
     "references", "foreign", "unicode", "sqlite_cache", "sampler", "sample_columns",
-    "templates", "vote", "plugin_checks")} | {"version"}
+    "templates", "vote", "plugin_checks", "names")} | {"version"}
 PROTOCOLS = PLAIN | {f"_core.{name}" for name in (
     "recipe", "metric", "adapters", "weighted_rows", "strategy", "pool", "batch", "registry",
     "signature")}
@@ -37,6 +37,7 @@ MAY_IMPORT = {
     "_core.progress": set(),
     "_core.templates": {"_core.errors"},
     "_core.unicode": set(),
+    "_core.names": set(),
     "_core.sqlite_cache": {"_core.errors"},
     "_core.kmeans": {"_core.arrays"},
     "_core.weights": {"_core.arrays", "_core.errors"},
@@ -169,7 +170,8 @@ def defined(node: ast.AST) -> Iterator[str]:
 
 def test_a_file_of_tests_is_skipped_without_a_package_that_it_needs():
     """Without `importorskip` its error would end the collection of all tests."""
-    there = {path.stem for path in TESTS.rglob("*.py")} | ALWAYS_THERE | sys.stdlib_module_names
+    ours = {path.stem for folder in (TESTS, ROOT / "tools") for path in folder.rglob("*.py")}
+    there = ours | ALWAYS_THERE | sys.stdlib_module_names
     needed = {}
     for path in sorted(TESTS.rglob("test_*.py")):
         text = path.read_text(encoding="utf-8")

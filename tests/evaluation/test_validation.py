@@ -17,9 +17,9 @@ import minrisk
 from commands import PATIENCE, read, run, spawn, wait_for, write
 from minrisk import ChrF, InputError, Ranking, Segment
 from minrisk._core.registry import METRICS, STRATEGIES
+from minrisk._core.strategy import Budget
 from minrisk.cli.execute import SOME_FAILED
-from minrisk.evaluation import budgets
-from minrisk.evaluation.budgets import Budget, Trial, trials
+from minrisk.evaluation.budgets import Trial, trials
 from minrisk.evaluation.stages import PeekableReader
 from minrisk.evaluation.study import EXACT, Study, TrialResult, TrialResults
 from minrisk.evaluation.summary import summarise
@@ -87,10 +87,18 @@ def test_budgets_are_halves_of_n_down_to_one():
     assert labels == ["aggregate groups n/2", "aggregate groups n/4", "aggregate groups n/8"]
 
 
+def with_budget(monkeypatch, cls: type, name: str, budget: Budget | None) -> None:
+    """Give a strategy class this budget and name."""
+    monkeypatch.setitem(globals(), f"_{name}", type(name, (cls,), {"tried": budget}))
+    monkeypatch.setitem(STRATEGIES.builtin, name, f"{__name__}:_{name}")
+
+
 def test_budgets_are_of_what_they_say(monkeypatch):
-    monkeypatch.setattr(budgets, "BUDGETS", (
-        Budget("a", "groups", "references", (0.5,)), Budget("b", "keep", "hypotheses", (0.5,)),
-        Budget("c", "calls", "pairs", (0.5, 0.25)), Budget("d", "alpha", None, (0.9, 0.99))))
+    for name, budget in {"a": Budget("groups", "references", (0.5,)),
+                         "b": Budget("keep", "hypotheses", (0.5,)),
+                         "c": Budget("calls", "pairs", (0.5, 0.25)),
+                         "d": Budget("alpha", None, (0.9, 0.99)), "e": None}.items():
+        with_budget(monkeypatch, minrisk.Standard, name, budget)
     segment = Segment(HYPS, ["x", "y"])
     found = [trial.options(segment) for trial in trials(["a", "b", "c", "d", "e"], [segment])]
     assert found == [{"groups": 1}, {"keep": 4}, {"calls": 0.5}, {"alpha": 0.9}, {"alpha": 0.99},
@@ -99,15 +107,18 @@ def test_budgets_are_of_what_they_say(monkeypatch):
         "c calls n²/2", "d alpha 0.9", "d alpha 0.99", "e"]
 
 
-@pytest.mark.parametrize("budget", budgets.BUDGETS, ids=lambda budget: budget.strategy)
-def test_a_budget_of_everything_loses_nothing(budget):
-    """So the table's options exist, and each is a share of the right whole."""
-    if budget.of is None:
-        pytest.skip("has no limit")
+SHARES = [name for name in STRATEGIES.builtin
+          if (budget := getattr(STRATEGIES.get(name), "tried", None)) and budget.of]
+
+
+@pytest.mark.parametrize("strategy", SHARES)
+def test_a_budget_of_everything_loses_nothing(strategy):
+    """So the options exist, and each is a share of the right whole."""
+    budget = STRATEGIES.get(strategy).tried
     segment = Segment(HYPS, [*HYPS, "birds"], "a cat", index=3)
-    metric = {"centroid": Counting(), "control-variate": Curved()}.get(budget.strategy, ChrF())
+    metric = {"centroid": Counting(), "control-variate": Curved()}.get(strategy, ChrF())
     study = Study(metric, [segment], [], coarse=ChrF(order=1), quality=Counting())
-    trial = Trial(budget.strategy, budget.option, 1.0, budget.of)
+    trial = Trial(strategy, budget.option, 1.0, budget.of)
     study.trials = [EXACT, trial]
     outcome = study.evaluate(segment).outcomes[trial.label]
     assert outcome.first
@@ -206,7 +217,9 @@ def test_a_strategy_that_is_named_and_cannot_run_is_an_error(tmp_path):
 
 
 def test_strategies_with_other_aims_are_named_as_not_tried(tmp_path):
-    wanted = "without cluster, diverse, mbr-bon, medoids: they do not approximate standard MBR"
+    others = [name for name in sorted(STRATEGIES.builtin)
+              if not getattr(STRATEGIES.get(name), "approximates_standard", True)]
+    wanted = f"without {', '.join(others)}: they do not approximate standard MBR"
     result = run("validate", write(tmp_path / "in.jsonl", {"samples": HYPS}))
     assert f"minrisk: {wanted}\n" in result.err
     assert wanted in minrisk.validate([HYPS]).skipped
@@ -507,9 +520,7 @@ class Clusters:
 
 
 def test_a_strategy_that_cannot_do_some_budgets_is_left_out_with_all(monkeypatch):
-    monkeypatch.setitem(STRATEGIES.builtin, "clusters", "test_validation:Clusters")
-    monkeypatch.setattr(budgets, "BUDGETS", (
-        Budget("clusters", "groups", "references", (1 / 8, 1 / 16)),))
+    with_budget(monkeypatch, Clusters, "clusters", Budget("groups", "references", (1 / 8, 1 / 16)))
     notes = []
     segment = Segment([f"{i} cats" for i in range(32)])
     study = Study(ChrF(), [segment], ["clusters"], note=notes.append)

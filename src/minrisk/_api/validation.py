@@ -9,8 +9,9 @@ from minrisk._api.decoding import Segments
 from minrisk._api.keywords import RunKeywords
 from minrisk._api.runs import complete, iterate, other_options, run_config
 from minrisk._core.adapters import as_metric
-from minrisk._core.decoding import METRIC, MetricLike, StrategyName
+from minrisk._core.decoding import METRIC, MetricLike
 from minrisk._core.errors import InputError, brief
+from minrisk._core.names import StrategyName
 from minrisk.evaluation.validation import Validation
 from minrisk.io.text_files import FilePath
 from minrisk.tasks.corpus import segments_of

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy.typing as npt
 
 from minrisk._core.adapters import as_metric, as_sampler, given_scores, named_metric
 from minrisk._core.errors import InputError, Wording, brief
 from minrisk._core.metric import AnyMetric
+from minrisk._core.names import MetricName, SamplerName, StrategyName
 from minrisk._core.options import Options
 from minrisk._core.plugin_checks import check_rankings
 from minrisk._core.recipe import Recipe
@@ -24,16 +25,6 @@ from minrisk._core.strategy import Strategy, as_strategy
 METRIC, STRATEGY = "chrf", "standard"  # the defaults
 SAMPLER, ENDPOINT_SAMPLER = "hf", "openai"  # the defaults without an endpoint, and with one
 
-MetricName = Literal[
-    "chrf", "bleu", "comet", "comet-qe", "comet-kiwi", "xcomet", "bertscore", "metricx",
-    "metricx-qe", "bleurt", "ter", "rouge", "rouge-l", "edit", "wer", "cer", "cider",
-    "exact-match", "json-match", "symbolic", "outcomes", "embedding", "mqm", "judge", "reward",
-    "logprob", "python", "command", "combined", "symmetric", "cutoff", "documents", "cached"]
-StrategyName = Literal[
-    "standard", "n-by-s", "aggregate", "aggregate-to-fine", "coarse-to-fine", "cascade", "prune",
-    "adaptive", "centroid", "low-rank", "control-variate", "rerank", "quality-then-mbr", "mbr-bon",
-    "universal-self-consistency", "diverse", "medoids", "cluster"]
-SamplerName = Literal["hf", "openai", "ct2"]
 # what each may be given as; names of metrics carry arguments too, and plug-ins have others
 MetricLike = MetricName | str | AnyMetric | type[Any] | Callable[[str, str], float]
 StrategyLike = StrategyName | str | Strategy | type[Any]

@@ -190,3 +190,5 @@ SAMPLERS = Registry("sampler", "minrisk.samplers", {
     "openai": "minrisk.samplers.openai:Endpoint",
     "ct2": "minrisk.samplers.ct2:CTranslate2",
 })
+
+REGISTRIES = (METRICS, STRATEGIES, SAMPLERS)

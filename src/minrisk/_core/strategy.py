@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from minrisk._core.metric import Ability, AnyMetric, Metric, required_abilities
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
 
+Whole = Literal["references", "hypotheses", "pairs"]
 MODEL_BATCH = 16  # segments whose texts a model reads together
 SELF_HELP = "skip the pair of a hypothesis with itself"
 
@@ -62,6 +64,20 @@ class MeanUtility:
     def reference_scores(self, pool: Pool[Any], columns: Ints) -> Floats:
         """(H, columns) scores whose weighted means over references the utilities estimate."""
         return pool.scores(columns)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """An option of a strategy and the values that `validate` tries: its class variable `tried`.
+
+    Values are shares of a whole (the number of references, hypotheses or pairs) at which the
+    strategy equals standard MBR; without a whole they are values of the option. An option that is a
+    share of pairs takes the share itself.
+    """
+
+    option: str
+    of: Whole | None = None
+    values: tuple[float, ...] = tuple(2.0**-i for i in range(1, 21))  # as in Vamvas & Sennrich 2024
 
 
 def leaves_self_out(strategy: Strategy) -> bool:

@@ -16,7 +16,7 @@ from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import MeanUtility, segment_rng, shuffled
+from minrisk._core.strategy import Budget, MeanUtility, segment_rng, shuffled
 from minrisk.strategies.race import Race
 
 
@@ -42,6 +42,7 @@ class Adaptive(MeanUtility, Options):
     name: ClassVar[str] = "adaptive"
     papers: ClassVar[tuple[str, ...]] = ("Jinnai & Ariu 2024",)
     cost: ClassVar[str] = "budget · n · m pairs, or about 2 · n if that is more"
+    tried: ClassVar[Budget] = Budget("budget", "pairs")
     metric: AnyMetric = metric_option()
     budget: float = option(0.125, gt=0, le=1, help="share of all pairs that may be evaluated")
     seed: int = option(0, ge=0, help="seed of the order of references")

@@ -15,7 +15,7 @@ from minrisk._core.metric import Ability, AnyMetric, F, PartialStatistics
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import MeanUtility, segment_rng
+from minrisk._core.strategy import Budget, MeanUtility, segment_rng
 
 GROUPS_HELP = "number of averages; with more than one, aggregation is partial"
 CONTIGUOUS_HELP = "average neighbouring references, not a random partition"
@@ -43,6 +43,7 @@ class Aggregate(MeanUtility, Options):
     name: ClassVar[str] = "aggregate"
     papers: ClassVar[tuple[str, ...]] = ("Vamvas & Sennrich 2024", "DeNero et al. 2009")
     cost: ClassVar[str] = "n pairs, and an average of m references; n · s with s groups"
+    tried: ClassVar[Budget] = Budget("groups", "references")
     metric: AnyMetric = metric_option(needs=Ability.AVERAGES)
     groups: int = option(1, ge=1, help=GROUPS_HELP)
     contiguous: bool = option(False, help=CONTIGUOUS_HELP)

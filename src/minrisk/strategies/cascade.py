@@ -18,7 +18,14 @@ from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.registry import STRATEGIES
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import SELF_HELP, MeanUtility, Strategy, leaves_self_out, stage_option
+from minrisk._core.strategy import (
+    SELF_HELP,
+    Budget,
+    MeanUtility,
+    Strategy,
+    leaves_self_out,
+    stage_option,
+)
 from minrisk.strategies._wrapper import StrategyWrapper
 from minrisk.strategies.aggregate import CONTIGUOUS_HELP, GROUPS_HELP, Aggregate
 from minrisk.strategies.standard import Standard
@@ -138,6 +145,7 @@ class AggregateToFine(MeanUtility, Options):
     name: ClassVar[str] = "aggregate-to-fine"
     papers: ClassVar[tuple[str, ...]] = ("Vamvas & Sennrich 2024",)
     cost: ClassVar[str] = "n pairs, an average of m references, and k · m pairs, k = keep"
+    tried: ClassVar[Budget] = Budget("keep", "hypotheses")
     metric: AnyMetric = metric_option(needs=Ability.AVERAGES)
     keep: int | None = option(None, ge=1, help=KEEP_HELP)
     groups: int = option(1, ge=1, help=GROUPS_HELP)
@@ -170,6 +178,7 @@ class CoarseToFine(MeanUtility, Options):
     name: ClassVar[str] = "coarse-to-fine"
     papers: ClassVar[tuple[str, ...]] = ("Eikema & Aziz 2022",)
     cost: ClassVar[str] = "n · m pairs of the coarse metric, and k · m, k = keep"
+    tried: ClassVar[Budget] = Budget("keep", "hypotheses")
     metric: AnyMetric = metric_option()
     coarse: AnyMetric = metric_option(help="cheaper metric of the first stage")
     keep: int | None = option(None, ge=1, help=KEEP_HELP)

@@ -19,7 +19,7 @@ from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import MeanUtility, segment_rng
+from minrisk._core.strategy import Budget, MeanUtility, segment_rng
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Centroid(MeanUtility, Options):
     name: ClassVar[str] = "centroid"
     papers: ClassVar[tuple[str, ...]] = ("Deguchi et al. 2024",)
     cost: ClassVar[str] = "n · k pairs, k = centroids, and k-means of m references"
+    tried: ClassVar[Budget] = Budget("centroids", "references")
     metric: AnyMetric = metric_option(needs=Ability.AVERAGES | Ability.VECTORS)
     centroids: int = option(16, ge=1, help="largest number of clusters")
     iterations: int = option(10, ge=0, help="largest number of k-means iterations")

@@ -47,6 +47,7 @@ class Cluster(Options):
     name: ClassVar[str] = "cluster"
     papers: ClassVar[tuple[str, ...]] = ("Eikema et al. 2025",)
     cost: ClassVar[str] = "n · m similarities, and k · k pairs in a cluster of k"
+    approximates_standard: ClassVar[bool] = False
     metric: AnyMetric = metric_option()
     similarity: AnyMetric = metric_option(help="metric that clusters hypotheses")
     threshold: float = option(THRESHOLD, ge=0, le=1,

@@ -20,7 +20,7 @@ from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool, Tally
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import MeanUtility, segment_rng, shuffled
+from minrisk._core.strategy import Budget, MeanUtility, segment_rng, shuffled
 from minrisk.strategies.race import Race, steps_of
 
 # per step: with fewer, their sampling noise exceeds the error of the surrogate
@@ -51,6 +51,7 @@ class ControlVariate(MeanUtility, Options):
 
     name: ClassVar[str] = "control-variate"
     cost: ClassVar[str] = "n means of the surrogate, and budget · n · m pairs"
+    tried: ClassVar[Budget] = Budget("budget", "pairs")
     metric: AnyMetric = metric_option(needs=Ability.SURROGATE)
     budget: float = option(1 / 32, gt=0, le=1, help="share of all pairs that may be evaluated")
     seed: int = option(0, ge=0, help="seed of the order of references")

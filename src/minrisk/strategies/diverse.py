@@ -46,6 +46,7 @@ class Diverse(MeanUtility, Options):
     name: ClassVar[str] = "diverse"
     papers: ClassVar[tuple[str, ...]] = ("Jinnai et al. 2024a",)
     cost: ClassVar[str] = "n · m pairs, and 2 · k · n similarities, k = size"
+    approximates_standard: ClassVar[bool] = False
     metric: AnyMetric = metric_option()
     size: int = option(4, ge=1, help=SIZE_HELP)
     diversity: float = option(1.0, help="weight of the similarity within the set")

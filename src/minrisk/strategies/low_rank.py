@@ -19,7 +19,7 @@ from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import MeanUtility, segment_rng
+from minrisk._core.strategy import Budget, MeanUtility, segment_rng
 
 _MAX_BLOCKS = 32  # of hypotheses
 
@@ -48,6 +48,7 @@ class LowRank(MeanUtility, Options):
     name: ClassVar[str] = "low-rank"
     papers: ClassVar[tuple[str, ...]] = ("Trabelsi et al. 2024",)
     cost: ClassVar[str] = "budget · n · m pairs, and a matrix completion"
+    tried: ClassVar[Budget] = Budget("budget", "pairs")
     metric: AnyMetric = metric_option()
     budget: float = option(0.125, gt=0, le=1, help="share of all pairs that is evaluated")
     factors: int = option(8, ge=1, help="rank of the completed matrix")

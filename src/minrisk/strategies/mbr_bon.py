@@ -44,6 +44,7 @@ class MBRBoN(Options):
     name: ClassVar[str] = "mbr-bon"
     papers: ClassVar[tuple[str, ...]] = ("Jinnai et al. 2025",)
     cost: ClassVar[str] = "n rewards, and n · m pairs"
+    approximates_standard: ClassVar[bool] = False
     metric: AnyMetric = metric_option()
     quality: AnyMetric = metric_option(needs=Ability.QUALITY,
                                        help="reward: a metric that judges by the source alone")

@@ -45,6 +45,7 @@ class Medoids(MeanUtility, Options):
     name: ClassVar[str] = "medoids"
     papers: ClassVar[tuple[str, ...]] = ("Jinnai et al. 2024a",)
     cost: ClassVar[str] = "n · m pairs"
+    approximates_standard: ClassVar[bool] = False
     metric: AnyMetric = metric_option()
     size: int = option(4, ge=1, help=SIZE_HELP)
     exchanges: int = option(10, ge=0, help="largest number of rounds of exchanges")

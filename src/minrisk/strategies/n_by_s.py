@@ -15,7 +15,7 @@ from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import SELF_HELP, MeanUtility, segment_rng, shuffled
+from minrisk._core.strategy import SELF_HELP, Budget, MeanUtility, segment_rng, shuffled
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class NByS(MeanUtility, Options):
     name: ClassVar[str] = "n-by-s"
     papers: ClassVar[tuple[str, ...]] = ("Eikema & Aziz 2022",)
     cost: ClassVar[str] = "n · s pairs, s = subset"
+    tried: ClassVar[Budget] = Budget("subset", "references")
     metric: AnyMetric = metric_option()
     subset: int = option(ge=1, help="number of references")
     first: bool = option(False, help="use the first references, as in the paper's scripts, "

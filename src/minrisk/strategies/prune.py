@@ -19,7 +19,7 @@ from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import MeanUtility, resampled, segment_rng, shuffled
+from minrisk._core.strategy import Budget, MeanUtility, resampled, segment_rng, shuffled
 from minrisk.strategies.race import Race
 
 
@@ -50,6 +50,7 @@ class Prune(MeanUtility, Options):
     name: ClassVar[str] = "prune"
     papers: ClassVar[tuple[str, ...]] = ("Cheng & Vlachos 2023",)
     cost: ClassVar[str] = "n · start pairs, then fewer in each step"
+    tried: ClassVar[Budget] = Budget("alpha", values=(0.8, 0.9, 0.99))
     metric: AnyMetric = metric_option()
     alpha: float = option(0.99, ge=0, le=1,
                           help="share of resamples, at each step, by which a hypothesis must be "

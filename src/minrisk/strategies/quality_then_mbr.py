@@ -11,7 +11,7 @@ from minrisk._core.batch import bind
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import SELF_HELP
+from minrisk._core.strategy import SELF_HELP, Budget
 from minrisk.strategies.cascade import KEEP_HELP, UncountedStage, best_rows, rank_among
 from minrisk.strategies.rerank import Rerank
 
@@ -41,6 +41,7 @@ class QualityThenMBR(Options):
     name: ClassVar[str] = "quality-then-mbr"
     papers: ClassVar[tuple[str, ...]] = ("Fernandes et al. 2022",)
     cost: ClassVar[str] = "n estimates of quality, and k · k pairs, k = keep"
+    tried: ClassVar[Budget] = Budget("keep", "hypotheses")
     metric: AnyMetric = metric_option()
     quality: AnyMetric = metric_option(needs=Ability.QUALITY,
                                        help="metric that judges by the source alone")

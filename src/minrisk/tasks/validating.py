@@ -10,7 +10,6 @@ from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, flag
 from minrisk._core.registry import STRATEGIES
-from minrisk.evaluation.budgets import COMPOSED, OTHER_AIMS
 from minrisk.evaluation.stages import (
     Evaluate,
     PeekableReader,
@@ -58,8 +57,10 @@ class Validating:
             STRATEGIES.get(name)  # raises InputError if there is none
         names = strategies
         if names is None:
-            names = [name for name in STRATEGIES.names() if name not in OTHER_AIMS | COMPOSED]
-            note(f"without {', '.join(sorted(OTHER_AIMS))}: they do not approximate standard MBR")
+            other = [name for name, cls in STRATEGIES.installed()
+                     if not getattr(cls, "approximates_standard", True)]
+            names = [name for name in STRATEGIES.names() if name not in other]
+            note(f"without {', '.join(sorted(other))}: they do not approximate standard MBR")
         self.study = Study(metric, self._reader.typical(), names, scope.top,
                            note if strategies is None else None,
                            seed=scope.seed, weights=str(weighting), **further)
