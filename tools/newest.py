@@ -9,6 +9,7 @@ the tests that failed last.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib.metadata import distributions
@@ -57,8 +58,10 @@ def passes_with(name: str, old: str, new: str) -> bool:
 
 
 def install(package: str) -> None:
+    environment = {name: value for name, value in os.environ.items()
+                   if name not in ("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT")}  # of the Makefile
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", package],
-                   check=True)
+                   check=True, env=environment)
 
 
 if __name__ == "__main__":

@@ -51,24 +51,14 @@ from minrisk.metrics.wer import Cer, Wer
 from minrisk.samplers.ct2 import CTranslate2
 from minrisk.samplers.hf import Transformers
 from minrisk.samplers.openai import Endpoint
-from minrisk.strategies.adaptive import Adaptive
-from minrisk.strategies.aggregate import Aggregate
 from minrisk.strategies.cascade import AggregateToFine, Cascade, CoarseToFine
-from minrisk.strategies.centroid import Centroid
-from minrisk.strategies.cluster import Cluster
 from minrisk.strategies.confident import Confident
-from minrisk.strategies.control_variate import ControlVariate
-from minrisk.strategies.diverse import Diverse
+from minrisk.strategies.groups import Aggregate, Centroid, NByS, Standard
 from minrisk.strategies.low_rank import LowRank
-from minrisk.strategies.mbr_bon import MBRBoN
-from minrisk.strategies.medoids import Medoids
-from minrisk.strategies.n_by_s import NByS
-from minrisk.strategies.prune import Prune
-from minrisk.strategies.quality_then_mbr import QualityThenMBR
-from minrisk.strategies.rerank import Rerank
-from minrisk.strategies.standard import Standard
+from minrisk.strategies.quality import MBRBoN, QualityThenMBR, Rerank, UniversalSelfConsistency
+from minrisk.strategies.race import Adaptive, ControlVariate, Prune
+from minrisk.strategies.sets import Cluster, Diverse, Medoids
 from minrisk.strategies.uncertain import Uncertain
-from minrisk.strategies.universal_self_consistency import UniversalSelfConsistency
 from minrisk.version import __version__
 
 __all__ = [

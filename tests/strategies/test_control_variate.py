@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import minrisk
 from generators import cases
-from minrisk.strategies.control_variate import CorrectedRace
+from minrisk.strategies.race import CorrectedRace
 from minrisk.testing import check_strategy
 from small_metrics import Curved, Plane, many
 from tolerance import assert_close

@@ -15,7 +15,7 @@ from generators import FEW, cases
 from minrisk._core.groups import Groups
 from minrisk._core.pool import Pool
 from minrisk._core.registry import STRATEGIES
-from minrisk.strategies import cascade, centroid, mbr_bon, n_by_s
+from minrisk.strategies import cascade, groups, quality
 from minrisk.strategies.race import Race
 from minrisk.testing import check_strategy
 from small_metrics import Counting, Curved, many
@@ -73,7 +73,7 @@ MATRIX = {
                                                       np.ones_like(weights)))),
     "n-by-s": Line(
         lambda: minrisk.NByS(CHRF, 3), lambda hyps, refs: minrisk.NByS(CHRF, refs), _EXACT,
-        (n_by_s, "shuffled", lambda segment, rng: np.arange(1, len(segment.references))), True),
+        (groups, "shuffled", lambda segment, rng: np.arange(1, len(segment.references))), True),
     "aggregate": Line(
         lambda: minrisk.Aggregate(CHRF, 3), lambda hyps, refs: minrisk.Aggregate(CHRF, refs),
         _EXACT, (Groups, "split", lambda weights, groups, rng: Groups(
@@ -98,7 +98,7 @@ MATRIX = {
     "centroid": Line(
         lambda: minrisk.Centroid(LENGTHS, 3), lambda hyps, refs: minrisk.Centroid(LENGTHS, refs),
         minrisk.Standard(LENGTHS),
-        (centroid, "kmeans", lambda points, *_: np.zeros(len(points), int)), True),
+        (groups, "kmeans", lambda points, *_: np.zeros(len(points), int)), True),
     "low-rank": Line(
         lambda: minrisk.LowRank(CHRF, 0.3, factors=2),
         lambda hyps, refs: minrisk.LowRank(CHRF, 1.0), _EXACT,
@@ -117,7 +117,7 @@ MATRIX = {
     "mbr-bon": Line(
         lambda: minrisk.MBRBoN(CHRF, LENGTHS, 0.5),
         lambda hyps, refs: minrisk.MBRBoN(CHRF, LENGTHS, 0.0), minrisk.Rerank(LENGTHS),
-        (mbr_bon, "bind", lambda metric, segments: minrisk.bind(
+        (quality, "bind", lambda metric, segments: minrisk.bind(
             metric, [s.keep(np.arange(len(s.hypotheses))[::-1]) for s in segments]))),
     "universal-self-consistency": Line(
         lambda: minrisk.UniversalSelfConsistency(LENGTHS),

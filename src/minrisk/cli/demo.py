@@ -36,7 +36,7 @@ from minrisk.io.files import Input
 from minrisk.io.writer import json_line
 from minrisk.metrics.chrf import ChrF
 from minrisk.pipeline.job import THREADS_HELP
-from minrisk.strategies.standard import Standard
+from minrisk.strategies.groups import Standard
 
 _SHOWN = {SAMPLE: "random sample", PROBABLE: "most probable", EXACT: "exact MBR",
           AGGREGATE: "aggregate", TRAINED: "trained metric"}

@@ -14,10 +14,8 @@ from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import Strategy, segment_rng
 from minrisk.metrics.chrf import ChrF
 from minrisk.metrics.mqm import MQM
-from minrisk.strategies.aggregate import Aggregate
 from minrisk.strategies.cascade import AggregateToFine, CoarseToFine
-from minrisk.strategies.n_by_s import NByS
-from minrisk.strategies.standard import Standard
+from minrisk.strategies.groups import Aggregate, NByS, Standard
 
 SAMPLE, PROBABLE, BEAM = "one sample", "most probable sample", "beam 5"
 EXACT, AGGREGATE = "standard (exact)", "aggregate"

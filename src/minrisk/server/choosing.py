@@ -18,7 +18,7 @@ from minrisk._core.vote import AnswerClasses, answer_of
 from minrisk.io.record import UNIFORM, Weighting, segment_of
 from minrisk.openai.choices import Choice
 from minrisk.server.candidates import TOOL_METRIC, Candidate, pool_of, read_candidates
-from minrisk.strategies.standard import Standard
+from minrisk.strategies.groups import Standard
 from minrisk.tasks.decoding import MeasureOptions
 
 _COMPARED_FIELDS = ("tool_calls", "function_call", "refusal")  # of a message, beside its content

@@ -14,7 +14,7 @@ from minrisk.metrics.json_match import JsonMatch
 from minrisk.openai.completions import API, UpstreamRequest, request_seed
 from minrisk.server.errors import ApiError
 from minrisk.server.settings import Settings
-from minrisk.strategies.standard import Standard
+from minrisk.strategies.groups import Standard
 
 _REPLACED = ("minrisk", "n", "best_of", "stream", "stream_options", "seed")  # not passed on
 _JSON_METRIC = JsonMatch(by="field")

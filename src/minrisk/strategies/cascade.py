@@ -27,8 +27,7 @@ from minrisk._core.strategy import (
     stage_option,
 )
 from minrisk.strategies._wrapper import StrategyWrapper
-from minrisk.strategies.aggregate import CONTIGUOUS_HELP, GROUPS_HELP, Aggregate
-from minrisk.strategies.standard import Standard
+from minrisk.strategies.groups import CONTIGUOUS_HELP, GROUPS_HELP, Aggregate, Standard
 
 KEEP = 20  # as in the paper
 KEEP_HELP = "number of distinct hypotheses that reach the second stage; 20, or all if fewer"

@@ -1,15 +1,31 @@
-"""A race of hypotheses: scored against more and more references while the worst are dropped."""
+"""Races of hypotheses, which meet more and more references while the worst are dropped.
+
+Confidence-based pruning (Cheng & Vlachos 2023, Faster Minimum Bayes Risk Decoding with
+Confidence-based Pruning); correlated sequential halving (Jinnai & Ariu 2024, Hyperparameter-Free
+Approach for Faster Minimum Bayes Risk Decoding; the halving is that of Baharav & Tse 2019); and
+control variates, which are our own: the mean score over all references is that of a surrogate,
+which is known exactly, plus the mean of the residual, whose variance is lower, so that a few
+references suffice.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
+from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.pool import Pool
-from minrisk._core.segment import Ranking
+from minrisk._core.batch import bind
+from minrisk._core.errors import InputError, Wording
+from minrisk._core.metric import Ability, AnyMetric
+from minrisk._core.options import Options, option
+from minrisk._core.pool import Pool, Tally
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import Budget, MeanUtility, resampled, segment_rng, shuffled
 
 
 class Race:
@@ -102,3 +118,193 @@ class Race:
 def steps_of(count: int) -> int:
     """The number of halvings until one hypothesis is left; at least one."""
     return max(1, math.ceil(math.log2(count)))
+
+
+@dataclass(frozen=True)
+class Prune(MeanUtility, Options):
+    """drops hypotheses that rarely win as references double
+
+    Costs n * start evaluations, then twice the references at each step for the remaining
+    hypotheses; the total depends on the samples. The resamples are those of the Bayesian
+    bootstrap. `alpha` is no bound for a run: every step may lose the best hypothesis, most of all
+    the first ones, whose references are few (docs/guides/strategies.md has measured shares).
+
+    Args:
+        metric: the metric that judges hypotheses, its name or class, or a function.
+        alpha: a hypothesis is dropped where more than this share of resamples have it behind the
+            leader; 1 drops none.
+        start: number of references of the first step.
+        most: number of references of the last step; all unless given.
+        resamples: number of resamples of the references.
+        seed: seed of the random choices.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.decode(samples, strategy=minrisk.Prune("chrf", start=4)).text
+    'the cat sat'
+    """
+
+    name: ClassVar[str] = "prune"
+    papers: ClassVar[tuple[str, ...]] = ("Cheng & Vlachos 2023",)
+    cost: ClassVar[str] = "n · start pairs, then fewer in each step"
+    tried: ClassVar[Budget] = Budget("alpha", values=(0.8, 0.9, 0.99))
+    metric: AnyMetric = metric_option()
+    alpha: float = option(0.99, ge=0, le=1,
+                          help="share of resamples, at each step, by which a hypothesis must be "
+                          "behind the leader to be dropped; 1 drops none")
+    start: int = option(16, ge=1, help="number of references of the first step")
+    most: int | None = option(None, ge=1,
+                              help="number of references of the last step; all unless given")
+    resamples: int = option(500, ge=1,
+                           help="number of resamples of the references, to count wins")
+    seed: int = option(0, ge=0, help="seed of the random choices")
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [self._rank(pool) for pool in bind(self.metric, segments)]
+
+    def _rank(self, pool: Pool[Any]) -> Ranking:
+        rng = segment_rng(self.seed, pool.segment)
+        race = Race(pool, shuffled(pool.segment, rng))
+        first, *later = self._sizes(len(pool.ref_rows))
+        race.meet(first)
+        for size in later:
+            race.keep(self._contenders(race, rng))
+            if race.left == 1:
+                break
+            race.meet(size)
+        return race.ranking()
+
+    def _sizes(self, count: int) -> list[int]:
+        """The number of references of each step, which doubles."""
+        last = count if self.most is None else self.most
+        if not 1 <= last <= count:
+            raise InputError(Wording("prune: most={last} of {count} references; choose from 1 to "
+                                     "{count}", last=last, count=count))
+        sizes = []
+        size = self.start
+        while size < last:
+            sizes.append(size)
+            size *= 2
+        return [*sizes, last]
+
+    def _contenders(self, race: Race, rng: np.random.Generator) -> Ints:
+        """Hypotheses that are as good as the best in enough resamples of the references."""
+        mass = resampled(race.weights, self.resamples, rng)
+        utilities = race.scores.astype(mass.dtype) @ mass.T  # (left, resamples)
+        wins = np.mean(utilities >= utilities[np.argmax(race.utility)], axis=1)
+        return np.flatnonzero(wins >= 1 - self.alpha)
+
+
+@dataclass(frozen=True)
+class Adaptive(MeanUtility, Options):
+    """keeps the better half at each step, with more references each time
+
+    All hypotheses of a step are scored against the same references (hence "correlated") and keep
+    the scores of earlier steps. Costs `budget` * n * m evaluations, or fewer if texts are equal;
+    but every step adds at least one reference, and costs about 2 * n in all if `budget` is less.
+
+    Args:
+        metric: the metric that judges hypotheses, its name or class, or a function.
+        budget: share of all pairs that may be evaluated.
+        seed: seed of the order of references.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.decode(samples, strategy=minrisk.Adaptive("chrf", budget=1)).text
+    'the cat sat'
+    """
+
+    name: ClassVar[str] = "adaptive"
+    papers: ClassVar[tuple[str, ...]] = ("Jinnai & Ariu 2024",)
+    cost: ClassVar[str] = "budget · n · m pairs, or about 2 · n if that is more"
+    tried: ClassVar[Budget] = Budget("budget", "pairs")
+    metric: AnyMetric = metric_option()
+    budget: float = option(0.125, gt=0, le=1, help="share of all pairs that may be evaluated")
+    seed: int = option(0, ge=0, help="seed of the order of references")
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [self._rank(pool) for pool in bind(self.metric, segments)]
+
+    def _rank(self, pool: Pool[Any]) -> Ranking:
+        segment = pool.segment
+        race = Race(pool, shuffled(segment, segment_rng(self.seed, segment)))
+        race.halve(int(self.budget * race.left * len(segment.references)))
+        return race.ranking()
+
+
+# per step: with fewer, their sampling noise exceeds the error of the surrogate
+_MIN_REFERENCES = 8
+
+
+@dataclass(frozen=True)
+class ControlVariate(MeanUtility, Options):
+    """as adaptive, with a linear surrogate of the metric as control variate (ours)
+
+    Like `adaptive`, but hypotheses with a low mean of the surrogate are dropped before any pair is
+    evaluated, and the scores only correct the error of the surrogate. Costs n evaluations for the
+    mean of the surrogate, and at most `budget` * n * m.
+
+    Args:
+        metric: the metric that judges hypotheses, which must have a surrogate.
+        budget: share of all pairs that may be evaluated.
+        seed: seed of the order of references.
+
+    Raises:
+        InputError: if the metric has no surrogate.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.ControlVariate("mqm", budget=0.1).budget
+    0.1
+    """
+
+    name: ClassVar[str] = "control-variate"
+    cost: ClassVar[str] = "n means of the surrogate, and budget · n · m pairs"
+    tried: ClassVar[Budget] = Budget("budget", "pairs")
+    metric: AnyMetric = metric_option(needs=Ability.SURROGATE)
+    budget: float = option(1 / 32, gt=0, le=1, help="share of all pairs that may be evaluated")
+    seed: int = option(0, ge=0, help="seed of the order of references")
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [self._rank(pool) for pool in bind(self.metric, segments)]
+
+    def _rank(self, whole: Pool[Any]) -> Ranking:
+        pool, inverse = whole.distinct_hypotheses()
+        segment = pool.segment
+        first = pool.ranking(pool.surrogate_mean())
+        count, references = len(first.order), len(segment.references)
+        budget = int(self.budget * count * references)
+        kept = np.sort(first.order[: _affordable(count, references, budget)])
+        if budget < kept.size:
+            return first.repeat(inverse)
+        race = CorrectedRace(replace(pool.keep(kept), tally=Tally()), first.utility[kept],
+                         shuffled(segment, segment_rng(self.seed, segment)))
+        race.halve(budget)
+        return first.refine(kept, race.ranking()).repeat(inverse)
+
+
+class CorrectedRace(Race):
+    """A race by the mean of the surrogate plus the mean error of it on the references used.
+
+    While no hypothesis has been dropped and all weights are equal, this estimate is unbiased: its
+    expectation over all choices of references is the exact utility.
+    """
+
+    def __init__(self, pool: Pool[Any], mean: Floats, references: Ints) -> None:
+        super().__init__(pool, references)
+        self._mean = mean  # (H,)
+        self._values = pool.surrogate_values()  # (H, R)
+
+    @property
+    def utility(self) -> Floats:  # (left,)
+        return self._mean[self._left] + super().utility
+
+    def _scores(self, columns: Ints) -> Floats:
+        return super()._scores(columns) - self._values[np.ix_(self._left, columns)]
+
+
+def _affordable(count: int, references: int, budget: int) -> int:
+    """The number of hypotheses for which every halving step can have enough references."""
+    while count > 1 and budget < count * min(_MIN_REFERENCES * steps_of(count), references):
+        count = math.ceil(count / 2)
+    return count

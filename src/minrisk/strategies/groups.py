@@ -1,0 +1,204 @@
+"""Strategies that choose groups of references: each alone, some of them, or averages.
+
+Standard MBR (Eikema & Aziz 2020); N-by-S MBR, with a subset of the references (Eikema & Aziz 2022);
+reference aggregation (Vamvas & Sennrich 2024); and averages of references with similar embeddings
+(Deguchi et al. 2024, Centroid-Based Efficient Minimum Bayes Risk Decoding).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minrisk._core.adapters import metric_option
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.batch import bind
+from minrisk._core.errors import InputError, Wording
+from minrisk._core.groups import Groups
+from minrisk._core.kmeans import kmeans
+from minrisk._core.metric import Ability, AnyMetric, F, PartialStatistics
+from minrisk._core.options import Options, option
+from minrisk._core.pool import Pool
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import SELF_HELP, Budget, MeanUtility, segment_rng, shuffled
+
+
+@dataclass(frozen=True)
+class Standard(MeanUtility, Options):
+    """exact: every hypothesis against every reference
+
+    Args:
+        metric: the metric that judges hypotheses, its name or class, or a function.
+        leave_self_out: skip the pair of a hypothesis with itself.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.decode(samples, strategy=minrisk.Standard("chrf")).text
+    'the cat sat'
+    """
+
+    name: ClassVar[str] = "standard"
+    papers: ClassVar[tuple[str, ...]] = ("Eikema & Aziz 2020",)
+    cost: ClassVar[str] = "n · m pairs"
+    metric: AnyMetric = metric_option()
+    leave_self_out: bool = option(False, help=SELF_HELP)
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [
+            pool.ranking(pool.utility(leave_self_out=self.leave_self_out))
+            for pool in bind(self.metric, segments)
+        ]
+
+    def partial_statistics(self, pool: Pool[F], refs: F, weights: Floats) -> PartialStatistics:
+        """Weighted sums of scores, which add up to utilities."""
+        return pool.summed_scores(refs, weights)
+
+    def finalize(self, pool: Pool[F], statistics: PartialStatistics) -> Floats:
+        return statistics
+
+
+@dataclass(frozen=True)
+class NByS(MeanUtility, Options):
+    """every hypothesis against `subset` of the references
+
+    Args:
+        metric: the metric that judges hypotheses, its name or class, or a function.
+        subset: number of references.
+        first: take the first references, not random ones.
+        leave_self_out: skip the pair of a hypothesis with itself.
+        seed: seed of the random choice.
+
+    Raises:
+        InputError: when it ranks, if a segment has fewer references.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.decode(samples, strategy=minrisk.NByS("chrf", subset=3)).text
+    'the cat sat'
+    """
+
+    name: ClassVar[str] = "n-by-s"
+    papers: ClassVar[tuple[str, ...]] = ("Eikema & Aziz 2022",)
+    cost: ClassVar[str] = "n · s pairs, s = subset"
+    tried: ClassVar[Budget] = Budget("subset", "references")
+    metric: AnyMetric = metric_option()
+    subset: int = option(ge=1, help="number of references")
+    first: bool = option(False, help="use the first references, as in the paper's scripts, "
+                                     "not random ones")
+    leave_self_out: bool = option(False, help=SELF_HELP)
+    seed: int = option(0, ge=0, help="seed of the random choice")
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [pool.ranking(self._utility(pool)) for pool in bind(self.metric, segments)]
+
+    def _utility(self, pool: Pool[Any]) -> Any:
+        groups = Groups.subset(pool.segment.weights, self._rows(pool.segment))
+        return pool.utility(groups, self.leave_self_out)
+
+    def _rows(self, segment: Segment) -> Ints:
+        count = len(segment.references)
+        if not 1 <= self.subset <= count:
+            raise InputError(Wording("n-by-s: subset={subset} of {count} references; choose from 1 "
+                                     "to {count}", subset=self.subset, count=count))
+        rng = None if self.first else segment_rng(self.seed, segment)
+        return shuffled(segment, rng)[: self.subset]
+
+
+GROUPS_HELP = "number of averages; with more than one, aggregation is partial"
+CONTIGUOUS_HELP = "average neighbouring references, not a random partition"
+
+
+@dataclass(frozen=True)
+class Aggregate(MeanUtility, Options):
+    """every hypothesis against the average reference
+
+    Args:
+        metric: the metric that judges hypotheses, which must average references.
+        groups: number of averages; with more than one, aggregation is partial.
+        contiguous: average neighbouring references, not random ones.
+        seed: seed of the random partition.
+
+    Raises:
+        InputError: if the metric cannot average references.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.decode(samples, strategy=minrisk.Aggregate("chrf")).text
+    'the cat sat'
+    """
+
+    name: ClassVar[str] = "aggregate"
+    papers: ClassVar[tuple[str, ...]] = ("Vamvas & Sennrich 2024", "DeNero et al. 2009")
+    cost: ClassVar[str] = "n pairs, and an average of m references; n · s with s groups"
+    tried: ClassVar[Budget] = Budget("groups", "references")
+    metric: AnyMetric = metric_option(needs=Ability.AVERAGES)
+    groups: int = option(1, ge=1, help=GROUPS_HELP)
+    contiguous: bool = option(False, help=CONTIGUOUS_HELP)
+    seed: int = option(0, ge=0, help="seed of the random partition")
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [
+            pool.ranking(pool.utility(self._split(pool.segment)))
+            for pool in bind(self.metric, segments)
+        ]
+
+    def partial_statistics(self, pool: Pool[F], refs: F, weights: Floats) -> PartialStatistics:
+        if self.groups != 1:
+            raise InputError(Wording("references that come in parts have one average; expected "
+                                     "groups=1, got groups={groups}", groups=self.groups))
+        return pool.partial_statistics(refs, weights)
+
+    def finalize(self, pool: Pool[F], statistics: PartialStatistics) -> Floats:
+        return pool.finalize(statistics)
+
+    def _split(self, segment: Segment) -> Groups:
+        rng = None if self.contiguous else segment_rng(self.seed, segment)
+        return Groups.split(segment.weights, self.groups, rng)
+
+
+@dataclass(frozen=True)
+class Centroid(MeanUtility, Options):
+    """every hypothesis against the averages of clusters of references
+
+    Costs n * k evaluations, and k-means on the embeddings of the references.
+
+    Args:
+        metric: the metric that judges hypotheses, which must average references and have
+            vectors (embeddings).
+        centroids: largest number of clusters.
+        iterations: largest number of k-means iterations.
+        seed: seed of the first centroids.
+
+    Raises:
+        InputError: if the metric lacks one of these abilities.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.Centroid("chrf")
+    Traceback (most recent call last):
+    minrisk.InputError: strategy 'centroid' needs a metric that has vectors to cluster ...
+    """
+
+    name: ClassVar[str] = "centroid"
+    papers: ClassVar[tuple[str, ...]] = ("Deguchi et al. 2024",)
+    cost: ClassVar[str] = "n · k pairs, k = centroids, and k-means of m references"
+    tried: ClassVar[Budget] = Budget("centroids", "references")
+    metric: AnyMetric = metric_option(needs=Ability.AVERAGES | Ability.VECTORS)
+    centroids: int = option(16, ge=1, help="largest number of clusters")
+    iterations: int = option(10, ge=0, help="largest number of k-means iterations")
+    seed: int = option(0, ge=0, help="seed of the first centroids")
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [pool.ranking(pool.utility(self._groups(pool)))
+                for pool in bind(self.metric, segments)]
+
+    def _groups(self, pool: Pool[Any]) -> Groups:
+        weights = pool.segment.weights
+        if self.centroids == 1:
+            return Groups(np.zeros(weights.size, np.intp), weights)
+        rng = segment_rng(self.seed, pool.segment)
+        labels = kmeans(pool.vectors(), weights, self.centroids, self.iterations, rng)
+        return Groups(labels, weights)

@@ -1,0 +1,166 @@
+"""Strategies that judge each hypothesis by itself, alone or beside its expected utility.
+
+Reranking by quality estimation, and MBR among the best by it (Fernandes et al. 2022; comet-mbr's
+--rerank_top_k); MBR-BoN, best of n by a reward, kept near the other samples (Jinnai et al. 2025,
+Regularized Best-of-N Sampling with Minimum Bayes Risk Objective for Language Model Alignment);
+universal self-consistency, where a language model names the best of all hypotheses (Chen et al.
+2023, Universal Self-Consistency for Large Language Model Generation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from minrisk._core.adapters import metric_option
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.batch import bind
+from minrisk._core.metric import Ability, AnyMetric
+from minrisk._core.options import Options, option
+from minrisk._core.pool import Pool
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import SELF_HELP, Budget
+from minrisk.strategies.cascade import KEEP_HELP, UncountedStage, best_rows, rank_among
+
+
+@dataclass(frozen=True)
+class Rerank(Options):
+    """ranks by quality estimation from the source, without references
+
+    Costs one evaluation per hypothesis.
+
+    Args:
+        metric: the metric that judges by the source alone, its name or class.
+
+    Raises:
+        InputError: if the metric needs references.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.Rerank("comet-kiwi").metric.name
+    'comet-kiwi'
+    """
+
+    name: ClassVar[str] = "rerank"
+    papers: ClassVar[tuple[str, ...]] = ("Fernandes et al. 2022",)
+    cost: ClassVar[str] = "n estimates of quality"
+    metric: AnyMetric = metric_option(needs=Ability.QUALITY)
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [pool.ranking(pool.quality()) for pool in bind(self.metric, segments)]
+
+
+@dataclass(frozen=True)
+class QualityThenMBR(Options):
+    """exact among the best `keep` hypotheses by quality estimation
+
+    If the references are the samples, only the best `keep` are references too, as in comet-mbr:
+    this costs k * k evaluations, and n quality estimates. Separate references are all used: k * m.
+
+    Args:
+        metric: the metric that judges hypotheses, its name or class, or a function.
+        quality: the quality-estimation metric, which judges by the source alone.
+        keep: number of distinct hypotheses that reach the second stage; 20, or all if fewer.
+        leave_self_out: skip the pair of a hypothesis with itself.
+
+    Raises:
+        InputError: if the second metric needs references.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.QualityThenMBR("chrf", "comet-kiwi", keep=16).keep
+    16
+    """
+
+    name: ClassVar[str] = "quality-then-mbr"
+    papers: ClassVar[tuple[str, ...]] = ("Fernandes et al. 2022",)
+    cost: ClassVar[str] = "n estimates of quality, and k · k pairs, k = keep"
+    tried: ClassVar[Budget] = Budget("keep", "hypotheses")
+    metric: AnyMetric = metric_option()
+    quality: AnyMetric = metric_option(needs=Ability.QUALITY,
+                                       help="metric that judges by the source alone")
+    keep: int | None = option(None, ge=1, help=KEEP_HELP)
+    leave_self_out: bool = option(False, help=SELF_HELP)
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        first = UncountedStage(Rerank(self.quality)).rank(segments)
+        kept = [best_rows(ranking, segment, self.keep)
+                for ranking, segment in zip(first, segments, strict=True)]
+        second = [rank_among(pool, rows, self.leave_self_out)
+                  for pool, rows in zip(bind(self.metric, segments), kept, strict=True)]
+        return [r.refine(k, f) for r, k, f in zip(first, kept, second, strict=True)]
+
+
+@dataclass(frozen=True)
+class MBRBoN(Options):
+    """reward + beta * MBR utility: best of n that stays near the others
+
+    The reward is a quality estimate by the source alone. Costs n quality estimates and n * m pairs.
+    With `beta` 0 it is `rerank`; with a large one, standard MBR.
+
+    Args:
+        metric: the metric of the MBR utility, its name or class, or a function.
+        quality: the reward: a metric that judges by the source alone.
+        beta: factor of the MBR utility; it depends on the scales of the two metrics.
+        leave_self_out: skip the pair of a hypothesis with itself.
+
+    Raises:
+        InputError: if the second metric needs references.
+
+    >>> import minrisk
+    >>> minrisk.MBRBoN("chrf", "comet-kiwi", beta=0.01).beta
+    0.01
+    """
+
+    name: ClassVar[str] = "mbr-bon"
+    papers: ClassVar[tuple[str, ...]] = ("Jinnai et al. 2025",)
+    cost: ClassVar[str] = "n rewards, and n · m pairs"
+    approximates_standard: ClassVar[bool] = False
+    metric: AnyMetric = metric_option()
+    quality: AnyMetric = metric_option(needs=Ability.QUALITY,
+                                       help="reward: a metric that judges by the source alone")
+    beta: float = option(1.0, ge=0, help="factor of the MBR utility, which is added to the reward")
+    leave_self_out: bool = option(False, help=SELF_HELP)
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        rewards = [pool.quality() for pool in bind(self.quality, segments)]
+        return [
+            pool.ranking(reward + self.beta * pool.utility(leave_self_out=self.leave_self_out))
+            for pool, reward in zip(bind(self.metric, segments), rewards, strict=True)
+        ]
+
+    def reference_scores(self, pool: Pool[Any], columns: Ints) -> Floats:
+        """(H, columns) of which the utilities are the means: the reward is in each of them."""
+        [judged] = bind(self.quality, [pool.segment])
+        scores: Floats = judged.quality()[:, None] + self.beta * pool.scores(columns)
+        return scores
+
+
+@dataclass(frozen=True)
+class UniversalSelfConsistency(Options):
+    """asks once for the best of all hypotheses, which a judge sees together
+
+    The chosen hypothesis has the utility 1 and the others 0, in the order of the samples. Distinct
+    texts are shown once, with the number of equal samples.
+
+    Args:
+        metric: the metric that chooses, such as `judge`, its name or class.
+
+    Raises:
+        InputError: if the metric cannot choose among all; when it is used, if the answer names no
+            hypothesis, or if the prompt is too long.
+
+    >>> import minrisk
+    >>> judge = minrisk.Judge("llama-3", endpoint="http://localhost:8000/v1")
+    >>> minrisk.UniversalSelfConsistency(judge).name
+    'universal-self-consistency'
+    """
+
+    name: ClassVar[str] = "universal-self-consistency"
+    papers: ClassVar[tuple[str, ...]] = ("Chen et al. 2023",)
+    cost: ClassVar[str] = "one request"
+    metric: AnyMetric = metric_option(needs=Ability.CHOICE)
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [pool.ranking(pool.choice()) for pool in bind(self.metric, segments)]

@@ -1,0 +1,211 @@
+"""Strategies for sets of hypotheses: different good ones first, or the best of the largest cluster.
+
+DMBR and KMBR of Jinnai et al. 2024a, Generating Diverse and High-Quality Texts by Minimum Bayes
+Risk Decoding; structure-conditional MBR (Eikema et al. 2025).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minrisk._core.adapters import metric_option
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.batch import as_batch, bind
+from minrisk._core.metric import AnyMetric
+from minrisk._core.options import Options, option
+from minrisk._core.pool import Pool
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import MeanUtility
+from minrisk.strategies.cascade import UncountedStage, rank_among
+from minrisk.strategies.groups import Standard
+from minrisk.strategies.uncertain import THRESHOLD, clusters
+
+SIZE_HELP = "size of the set, if there are as many different texts"
+
+
+@dataclass(frozen=True)
+class Diverse(MeanUtility, Options):
+    """exact, with a diverse set of good hypotheses first (DMBR)
+
+    The set maximises, greedily, the sum of its utilities minus `diversity` / size times the sum of
+    the scores of its members against each other. Costs n * m + 2 * k * n evaluations.
+
+    Args:
+        metric: the metric that judges hypotheses, its name or class, or a function.
+        size: size of the set, if there are as many different texts.
+        diversity: weight of the similarity within the set.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> ranking = minrisk.decode(samples, strategy=minrisk.Diverse("chrf", size=2))
+    >>> [samples[row] for row in ranking.order[:2]]
+    ['the cat sat', 'cats sit']
+    """
+
+    name: ClassVar[str] = "diverse"
+    papers: ClassVar[tuple[str, ...]] = ("Jinnai et al. 2024a",)
+    cost: ClassVar[str] = "n · m pairs, and 2 · k · n similarities, k = size"
+    approximates_standard: ClassVar[bool] = False
+    metric: AnyMetric = metric_option()
+    size: int = option(4, ge=1, help=SIZE_HELP)
+    diversity: float = option(1.0, help="weight of the similarity within the set")
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [self._rank(pool) for pool in bind(self.metric, segments)]
+
+    def _rank(self, pool: Pool[Any]) -> Ranking:
+        utility = pool.utility()
+        different = distinct_rows(pool)
+        chosen = self._chosen(pool.keep(different), utility[different])
+        return pool.ranking(utility).first(different[chosen])
+
+    def _chosen(self, pool: Pool[Any], utility: Floats) -> list[int]:
+        gain = utility.copy()
+        chosen: list[int] = []
+        while len(chosen) < min(self.size, gain.size):
+            chosen.append(Ranking.of(gain).best)
+            gain -= self.diversity / self.size * _similarity(pool, chosen[-1])
+            gain[chosen] = np.nan  # which ranks last
+        return chosen
+
+
+def distinct_rows(pool: Pool[Any]) -> Ints:
+    """The rows of the distinct hypotheses: the first one of each text."""
+    return np.sort(np.unique(pool.hyp_rows, return_index=True)[1])
+
+
+def _similarity(pool: Pool[Any], row: int) -> Floats:
+    """(H,) scores of all hypotheses against one, plus those of that one against all."""
+    itself = replace(pool, ref_rows=pool.hyp_rows)
+    one = np.array([row])
+    both: Floats = itself.scores(one)[:, 0] + itself.keep(one).scores()[0]
+    return both
+
+
+@dataclass(frozen=True)
+class Medoids(MeanUtility, Options):
+    """exact, with a set of k medoids of the references first (KMBR)
+
+    The set maximises the mean, over references, of the best score of a member: it is chosen
+    greedily, then improved by exchanges. Costs n * m evaluations.
+
+    Args:
+        metric: the metric that judges hypotheses, its name or class, or a function.
+        size: size of the set, if there are as many different texts.
+        exchanges: largest number of rounds of exchanges.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> ranking = minrisk.decode(samples, strategy=minrisk.Medoids("chrf", size=2))
+    >>> [samples[row] for row in ranking.order[:2]]
+    ['the cat sat', 'cats sit']
+    """
+
+    name: ClassVar[str] = "medoids"
+    papers: ClassVar[tuple[str, ...]] = ("Jinnai et al. 2024a",)
+    cost: ClassVar[str] = "n · m pairs"
+    approximates_standard: ClassVar[bool] = False
+    metric: AnyMetric = metric_option()
+    size: int = option(4, ge=1, help=SIZE_HELP)
+    exchanges: int = option(10, ge=0, help="largest number of rounds of exchanges")
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [self._rank(pool) for pool in bind(self.metric, segments)]
+
+    def _rank(self, pool: Pool[Any]) -> Ranking:
+        distinct, inverse = pool.distinct_hypotheses()
+        columns, mass = pool.distinct_references()
+        scores = distinct.scores(columns)
+        ranking = pool.ranking((scores @ mass)[inverse])
+        different = distinct_rows(pool)
+        chosen = self._chosen(scores, mass)
+        by_utility = chosen[np.argsort(-ranking.utility[different[chosen]], kind="stable")]
+        return ranking.first(different[by_utility])
+
+    def _chosen(self, scores: Floats, mass: Floats) -> Ints:
+        chosen: list[int] = []
+        while len(chosen) < min(self.size, len(scores)):
+            chosen.append(_best_with(scores, mass, chosen)[0])
+        for _ in range(self.exchanges):
+            before = chosen.copy()
+            for member in before:
+                others = [c for c in chosen if c != member]
+                candidate, value = _best_with(scores, mass, others)
+                if value > _value(scores, mass, chosen):
+                    chosen = [*others, candidate]
+            if chosen == before:
+                break
+        return np.array(chosen)
+
+
+def _best_with(scores: Floats, mass: Floats, others: list[int]) -> tuple[int, float]:
+    """The hypothesis that improves the set of the others most, and the value of the set with it."""
+    near = scores[others].max(axis=0, initial=-np.inf)  # (R,)
+    value = np.maximum(scores, near) @ mass
+    value[others] = np.nan  # which ranks last
+    best = Ranking.of(value).best
+    return best, float(value[best])
+
+
+def _value(scores: Floats, mass: Floats, chosen: list[int]) -> float:
+    return float(scores[chosen].max(axis=0) @ mass)
+
+
+@dataclass(frozen=True)
+class Cluster(Options):
+    """exact inside the heaviest cluster of similar hypotheses
+
+    A second metric clusters the hypotheses, as `Uncertain` does: by their answers, or else each
+    joins the first cluster with whose centre it agrees, or begins one. If the references are the
+    samples, only those of the cluster are references: a choice by majority among structures or
+    meanings, and then by utility. All separate references are used.
+
+    Args:
+        metric: the metric that judges hypotheses, its name or class, or a function.
+        similarity: the metric that clusters them: an embedding of meanings or structures; answers
+            (`exact-match`, `json-match`) or `outcomes`, for a vote whose winner is chosen by MBR;
+            hypotheses without an answer do not vote.
+        threshold: the minimum agreement of a hypothesis with the centre of its cluster: its score,
+            as a share of the centre's score against itself.
+
+    >>> import minrisk
+    >>> samples = ["Yes.", "Yes!", "No, because of the rain.", "Yes, sure.", "No, it rains."]
+    >>> strategy = minrisk.Cluster("chrf", minrisk.ExactMatch(r"Yes|No"))
+    >>> minrisk.decode(samples, strategy=strategy).utility.round(1).tolist()
+    [57.3, 56.2, nan, 59.1, nan]
+    """
+
+    name: ClassVar[str] = "cluster"
+    papers: ClassVar[tuple[str, ...]] = ("Eikema et al. 2025",)
+    cost: ClassVar[str] = "n · m similarities, and k · k pairs in a cluster of k"
+    approximates_standard: ClassVar[bool] = False
+    metric: AnyMetric = metric_option()
+    similarity: AnyMetric = metric_option(help="metric that clusters hypotheses")
+    threshold: float = option(THRESHOLD, ge=0, le=1,
+                              help="minimum agreement of a hypothesis with its cluster's centre, "
+                              "as a share of the centre's score against itself")
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        batch = as_batch(segments)
+        first = UncountedStage(Standard(self.similarity)).rank(batch)
+        pools = zip(first, batch.pools(self.similarity), strict=True)
+        kept = [self._heaviest(ranking, pool) for ranking, pool in pools]
+        second = [rank_among(pool, rows)
+                  for pool, rows in zip(batch.pools(self.metric), kept, strict=True)]
+        return [r.refine(k, f) for r, k, f in zip(first, kept, second, strict=True)]
+
+    def _heaviest(self, ranking: Ranking, pool: Pool[Any]) -> Ints:
+        """The rows of the hypotheses in the heaviest cluster; of equal ones, in the best.
+
+        Hypotheses without an answer, where the similarity is a vote, are in none; if all are, all
+        are kept.
+        """
+        found = clusters(ranking, pool, self.threshold, not pool.metric.ignores_references)
+        _, inverse = pool.distinct_hypotheses()
+        heaviest = Ranking.of(found.mass).best if found.mass.size else -1
+        rows = found.rows[found.labels == heaviest]
+        return np.flatnonzero(np.isin(inverse, inverse[rows]))
