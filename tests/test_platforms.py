@@ -47,11 +47,6 @@ def samples(tmp_path) -> Path:
                  {"samples": ["x", "x y", "x"]})
 
 
-@pytest.mark.parametrize("module", HIDDEN)
-def test_hidden_modules_cannot_be_imported(module):
-    assert "ModuleNotFoundError" in bare(BARE + f"import {module}").stderr
-
-
 def test_the_command_line_starts():
     done = bare(MAIN, "--version")
     assert (done.returncode, done.stderr) == (0, "")

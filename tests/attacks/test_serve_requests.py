@@ -122,7 +122,8 @@ def test_a_client_that_does_not_read_its_answer_is_disconnected(upstream):
     body = json.dumps({"model": "m", "minrisk": {"return_candidates": True}, "messages": [
         {"role": "user", "content": "x"}]}).encode()
     with (mock_upstream(*[text + str(i) for i in range(4)]) as own,
-          serving(own.url, settings("exact-match", write_timeout=0.3)) as server, ExitStack() as stack):
+          serving(own.url, settings("exact-match", write_timeout=0.3)) as server,
+          ExitStack() as stack):
         address = urlsplit(server.url)
         for _ in range(2):
             client = stack.enter_context(socket.create_connection(
