@@ -24,9 +24,9 @@ settings.register_profile(
 settings.load_profile("default")
 
 # Files that share what is expensive to start: a Ray cluster, a process that has imported torch.
-TOGETHER = {"test_ray": "ray", "test_reference_parts_ray": "ray", "test_comet": "warm",
-            "test_comet_kernels": "warm", "test_hf_kernels": "warm", "test_local": "warm",
-            "test_model_folders": "warm"}
+TOGETHER = {"test_ray": "ray", "test_engines": "ray", "test_reference_parts_ray": "ray",
+            "test_comet": "warm", "test_comet_kernels": "warm", "test_hf_kernels": "warm",
+            "test_local": "warm", "test_model_folders": "warm"}
 # What takes longest comes first: were it last, other processes would wait.
 LONGEST = ("ray", "warm", "test_page", "test_processes", "test_manual", "test_crashes",
            "test_hf_drawing", "test_every_metric", "test_validation", "test_urls", "test_cli",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
 import pytest
 
+from commands import wait_for
 from project import SUPPORT
 
 # A node that was killed refuses to answer, and is given up after three times of that; one that is
@@ -66,7 +68,19 @@ def connected(cluster):
 
 
 @pytest.fixture
-def flag(cluster, monkeypatch) -> Path:
+def idle_cluster(connected):
+    """Every test begins with an idle cluster: workers of others would keep its own waiting."""
+    def has_all_processors() -> bool:
+        gc.collect()  # handles of workers in the traceback of an error
+        import ray
+
+        return ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"]
+
+    wait_for(has_all_processors)
+
+
+@pytest.fixture
+def cluster_flag(cluster, monkeypatch) -> Path:
     """The file that metrics in `faults` look for, on the cluster and here; there is none yet."""
     cluster.flag.unlink(missing_ok=True)
     monkeypatch.setenv("MINRISK_TEST_FLAG", str(cluster.flag))

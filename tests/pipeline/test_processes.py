@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import signal
 import subprocess
 import sys
 import tracemalloc
@@ -315,30 +314,6 @@ def test_poison_is_recorded_and_costs_no_other_segment(tmp_path):
     assert len(errors(out)) == 3
 
 
-def test_a_segment_that_kills_its_worker_is_recorded(tmp_path):
-    good = {"samples": ["a", "b", "a"]}
-    path = write(tmp_path / "in.jsonl", good, {"id": "k", "samples": ["deadly", "a"]}, good)
-    out = tmp_path / "out"
-    result = run("decode", path, "-o", f"{out}/", "--metric", "python:faults:equal")
-    assert result.code == SOME_FAILED
-    [failure] = errors(out)
-    assert (failure["id"], failure["line"]) == ("k", 2)
-    assert "ended by SIGKILL" in failure["reason"]
-    assert [r.get("text") for r in read((out / "in.jsonl").read_text())] == ["a", None, "a"]
-
-
-def test_a_worker_that_dies_once_loses_nothing(tmp_path, monkeypatch):
-    monkeypatch.setenv("MINRISK_TEST_FLAG", str(tmp_path / "flag"))
-    path = write(tmp_path / "in.jsonl", *segments(9), {"samples": ["deadly", "x"]}, *segments(9))
-    out = tmp_path / "out"
-    result = run("decode", path, "-o", f"{out}/", "--metric", "python:faults:fatal_once",
-                 "--batch-size", "4")
-    assert result.code == 0
-    assert (tmp_path / "flag").exists()
-    assert lines(out) == {"in.jsonl": run("decode", path, "--metric",
-                                          "python:faults:fatal_once").out.encode()}
-
-
 @dataclass(frozen=True)
 class Losing(Processes):
     """Does not bring back the third segment, as a cluster on which it kills all workers."""
@@ -440,22 +415,6 @@ def test_a_full_disk_is_told_and_gone_on_from(inputs, tmp_path):
     assert b"Traceback" not in done.stderr
     assert run(*args, "--resume").code == 0
     assert lines(out) == alone(inputs)
-
-
-def test_ctrl_c_says_how_to_go_on(tmp_path):
-    big, out = write(tmp_path / "big.jsonl", *segments(50)), tmp_path / "out"
-    args = ("decode", big, "-o", f"{out}/", "--metric", "python:faults:slow", "--workers", "2",
-            "--batch-size", "2")
-    with spawn(*args, cwd=SUPPORT) as process:
-        wait_for_results(process, out)
-        process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert b"--resume goes on" in error
-    assert b"Traceback" not in error
-    assert run(*args, "--resume").code == 0
-    assert lines(out) == {"big.jsonl": run("decode", big, "--metric",
-                                           "python:faults:equal").out.encode()}
 
 
 @pytest.mark.parametrize("scale", [(), ("--workers", "2", "--batch-size", "5")])

@@ -61,14 +61,6 @@ def test_a_metric_that_leaves_costs_its_segment_and_is_resumed(tmp_path, flag, w
     assert errors(tmp_path / "out") == []
 
 
-@pytest.mark.parametrize("way", ["quit", "close", "panic"])
-def test_the_same_within_this_process(tmp_path, flag, way):
-    path = write(tmp_path / "in.jsonl", GOOD, {"samples": [way, "b"]}, GOOD)
-    result = run("decode", path, *LEAVING)
-    assert result.code == SOME_FAILED
-    assert [record.get("text") for record in result.records] == ["a", None, "a"]
-
-
 @pytest.mark.parametrize("command", ["decode", "translate"])
 def test_a_field_that_is_nested_too_deep_for_other_processes_costs_its_segment(
         tmp_path, server, command):

@@ -30,6 +30,13 @@ def write_shards(folder: Path, *counts: int) -> Path:
     return folder
 
 
+def held_shards(folder: Path, waits: int, *counts: int) -> Path:
+    """Shards with segments at which the metric python:faults:waiting stays until the flag goes."""
+    write_shards(folder, *counts)
+    write(folder / "9.jsonl", *({"samples": ["wait", "x"]},) * waits)
+    return folder
+
+
 def lines(folder: Path) -> dict[str, bytes]:
     """The finished shards of a folder, without what lies beside them."""
     found = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}

@@ -1,0 +1,205 @@
+"""The contract of engines: what a run gives does not depend on who does the work.
+
+A new engine gets a line in ENGINES; what is special about one is tested in a file of its own.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import minrisk
+from commands import Result, read, run, spawn, wait_for, write
+from minrisk.cli.execute import SOME_FAILED
+from project import SUPPORT
+from shard_folders import (
+    errors,
+    held_shards,
+    kill_again_and_again,
+    kill_at_random,
+    lines,
+    segments,
+    write_shards,
+)
+
+PATIENCE = 300  # seconds; an engine takes its time to start where others work too
+GOOD = {"samples": ["a", "b", "a"]}
+ENGINES = {"inline": [], "processes": ["--workers", "2"], "ray": ["--engine", "ray"]}
+OUTLIVING = ["processes", "ray"]  # engines that outlive the death of a worker
+
+
+@dataclass(frozen=True)
+class Engine:
+    """`minrisk ARGS` with the options of an engine."""
+
+    options: list[str]
+
+    def __call__(self, *args: object) -> Result:
+        return run(*args, *self.options)
+
+    def spawn(self, *args: object) -> subprocess.Popen[bytes]:
+        return spawn(*args, *self.options, cwd=SUPPORT)
+
+    def one(self) -> Engine:
+        """With one worker."""
+        return Engine([*self.options, "--workers", "1"] if self.options else [])
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request) -> Engine:
+    options = ENGINES[request.param]
+    if request.param == "ray":
+        connected = request.getfixturevalue("connected")
+        request.getfixturevalue("idle_cluster")
+        return Engine([*options, "--address", connected.address])
+    return Engine(options)
+
+
+@pytest.fixture
+def flag(request, engine, tmp_path, monkeypatch) -> Path:
+    """The file that metrics in `faults` look for, wherever they run; there is none yet."""
+    if "ray" in engine.options:
+        return request.getfixturevalue("cluster_flag")
+    monkeypatch.setenv("MINRISK_TEST_FLAG", str(tmp_path / "flag"))
+    return tmp_path / "flag"
+
+
+def test_results_and_errors_are_those_of_single_files_in_their_order(engine, tmp_path):
+    """Nobody but minrisk writes to standard error, native code included."""
+    inputs = write_shards(tmp_path / "in")
+    write(inputs / "poison.jsonl", "{", *segments(3), {"id": "x", "samples": ["bad"]}, *segments(2))
+    args = ("--metric", "python:faults:equal", "--strategy", "n-by-s", "--subset", "1",
+            "--seed", "5")
+    with engine.spawn("decode", f"{inputs}/*", *args, "-o", f"{tmp_path}/out/",
+                      "--batch-size", "3") as process:
+        error = process.communicate(timeout=PATIENCE)[1].decode()
+    assert process.returncode == SOME_FAILED, error
+    for path in inputs.iterdir():
+        alone = tmp_path / f"alone-{path.name}"
+        run("decode", path, *args, "-o", alone)
+        made = [{**record, "error": None} if "error" in record else record
+                for record in read((tmp_path / "out" / path.name).read_text())]
+        expected = [{**record, "error": None} if "error" in record else record
+                    for record in read(alone.read_text())]
+        assert made == expected
+    assert [(Path(str(e["file"])).name, e["line"]) for e in errors(tmp_path / "out")] == [
+        ("poison.jsonl", 1), ("poison.jsonl", 5)]
+    assert "75 segments, 2 failed" in error
+    assert all(line.startswith("minrisk: ") for line in error.splitlines())
+
+
+@pytest.mark.parametrize("engine", OUTLIVING, indirect=True)
+def test_a_worker_that_dies_once_loses_nothing(engine, flag, tmp_path):
+    path = write(tmp_path / "in.jsonl", *segments(9), {"samples": ["deadly", "x"]}, *segments(9))
+    metric = ("--metric", "python:faults:fatal_once")
+    result = engine("decode", path, "-o", f"{tmp_path}/out/", *metric, "--batch-size", "4")
+    assert result.code == 0, result.err
+    assert flag.exists()
+    assert lines(tmp_path / "out") == {"in.jsonl": run("decode", path, *metric).out.encode()}
+
+
+@pytest.mark.parametrize("engine", OUTLIVING, indirect=True)
+def test_a_segment_that_kills_its_workers_is_recorded(engine, tmp_path, monkeypatch):
+    monkeypatch.setattr("minrisk.pipeline.ray._RETRIES", 1)  # each is another worker to start
+    path = write(tmp_path / "in.jsonl", *segments(5), {"id": "k", "samples": ["deadly"]}, GOOD)
+    result = engine.one()("decode", path, "-o", f"{tmp_path}/out/", "--metric",
+                          "python:faults:equal", "--batch-size", "3")
+    assert result.code == SOME_FAILED
+    [failure] = errors(tmp_path / "out")
+    assert (failure["line"], failure["id"]) == (6, "k")
+    records = read((tmp_path / "out" / "in.jsonl").read_text())
+    assert ["error" in record for record in records] == [False] * 5 + [True, False]
+
+
+LEAVING = {"quit": "SystemExit: 3", "panic": "PanicError: no such byte", "exit": "died|code 1",
+           "interrupt": "KeyboardInterrupt", "hang": "segment timeout"}
+
+
+@pytest.mark.parametrize("ways", [("quit", "panic"), ("exit", "interrupt"), ("hang",)],
+                         ids="-".join)
+def test_a_metric_that_leaves_or_hangs_costs_its_segment(engine, flag, tmp_path, ways,
+                                                         monkeypatch):
+    """Without retries too, which would only make it less likely that others die with it."""
+    if not engine.options and ways != ("quit", "panic"):
+        pytest.skip("ends this process")
+    if "ray" in engine.options:
+        monkeypatch.setattr("minrisk.pipeline.ray._RETRIES", 0)
+    flag.touch()
+    path = write(tmp_path / "in.jsonl", *segments(3), *({"samples": [way]} for way in ways),
+                 *segments(2))
+    timeout = ("--segment-timeout", "2", "--batch-size", "1") if "hang" in ways else ()
+    result = engine.one()("decode", path, "-o", tmp_path / "out", "--metric",
+                          "python:faults:leaving", *timeout)
+    assert result.code == SOME_FAILED, result.err
+    records = read((tmp_path / "out").read_text())
+    assert ["error" in record for record in records] == [False] * 3 + [True] * len(ways) + [
+        False] * 2
+    for way, record in zip(ways, records[3:], strict=False):
+        assert any(token in record["error"] for token in LEAVING[way].split("|"))
+
+
+def test_what_concerns_all_segments_ends_the_run(engine, tmp_path):
+    path = write(tmp_path / "in.jsonl", *segments(3), {"samples": ["unusable"]})
+    result = engine.one()("decode", path, "-o", f"{tmp_path}/out/", "--metric",
+                          "python:faults:unusable", "--batch-size", "1")
+    assert result.code == 2
+    assert "error: nobody can use this" in result.err
+    assert "Traceback" not in result.err
+    assert not (tmp_path / "out" / "in.jsonl").exists()
+
+
+def test_progress_is_told_for_each_segment(engine, tmp_path):
+    """In order, up to the number of all of them, with those that failed."""
+    path = write(tmp_path / "in.jsonl", *segments(6), {"samples": ["bad"]})
+    seen: list[tuple[int, int]] = []
+    options = {name.strip("-"): int(value) if value.isdigit() else value for name, value in zip(
+        engine.options[::2], engine.options[1::2], strict=True)}
+    minrisk.decode_corpus(str(path), metric="python:faults:equal",
+                          output=str(tmp_path / "out.jsonl"), batch_size=2, on_error="skip",
+                          progress=lambda *numbers: seen.append(numbers), **options)
+    assert seen == sorted(seen)
+    assert seen[-1] == (7, 1)
+
+
+def test_ctrl_c_says_how_to_go_on(engine, flag, tmp_path):
+    flag.touch()
+    inputs, out = held_shards(tmp_path / "in", 1, 5, 0, 2), tmp_path / "out"
+    args = ("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "python:faults:waiting",
+            "--batch-size", "1")
+    with engine.spawn(*args) as process:
+        wait_for(lambda: process.poll() is not None or (out / "2.jsonl").exists(), PATIENCE)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130, error.decode()
+    assert b"--resume goes on" in error
+    assert b"Traceback" not in error
+    flag.unlink()
+    assert engine(*args, "--resume").code == 0
+    assert run("decode", f"{inputs}/*", "-o", f"{tmp_path}/local/", "--metric",
+               "python:faults:equal").code == 0
+    assert lines(out) == lines(tmp_path / "local")
+
+
+Kill = Callable[[Callable[[], "subprocess.Popen[bytes]"], Path], object]
+
+
+@pytest.mark.parametrize("kill", [
+    partial(kill_again_and_again, seconds=PATIENCE, kills=1),
+    pytest.param(lambda start, _: kill_at_random(start, within=8), marks=pytest.mark.slow)],
+    ids=["with results", "at random"])
+def test_the_driver_may_be_killed(engine, tmp_path, kill: Kill):
+    inputs, out = write_shards(tmp_path / "in", 5, 0, 2, 12), tmp_path / "out"
+    args = ("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "python:faults:slow",
+            "--batch-size", "1", "--resume")
+    assert run("decode", f"{inputs}/*", "-o", f"{tmp_path}/local/", "--metric",
+               "python:faults:equal").code == 0
+    kill(lambda: engine.one().spawn(*args), out)
+    assert engine.one()(*args).code == 0
+    assert lines(out) == lines(tmp_path / "local")
+    assert errors(out) == []
