@@ -150,9 +150,10 @@ async def load(address: str, minutes: float, honest: int, done: Any,
 
 
 def described(minute: float, found: Interval, process: int) -> dict[str, Any]:
-    failed = sum(count for status, count in found.statuses.items() if status != 200)
+    failures = {str(status): count for status, count in found.statuses.items() if status != 200}
     seconds = sorted(found.seconds) or [0.0]
-    return {"minute": round(minute, 1), "honest": len(found.seconds), "failed": failed,
+    return {"minute": round(minute, 1), "honest": len(found.seconds), "failed": sum(failures.values()),
+            "failures": failures,
             "median_ms": round(1000 * statistics.median(seconds)),
             "p99_ms": round(1000 * seconds[int(0.99 * len(seconds))]),
             "health_ms": round(1000 * max(found.health, default=0.0)),

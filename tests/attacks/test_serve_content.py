@@ -6,7 +6,9 @@ machine that is not busy. Limits here are watchdogs, several times as long.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import signal
 import threading
 import time
@@ -20,6 +22,7 @@ pytest.importorskip("rapidfuzz")
 
 from commands import PATIENCE
 from mbr_server import Running, started
+from minrisk.server import workers
 from upstream import mock_upstream
 
 HEALTH, END = 0.5, 2.0  # seconds: the bar
@@ -167,3 +170,50 @@ def test_symbolic_answers_that_no_computer_finishes_keep_nobody_waiting():
             assert innocent.status == 200
             assert {one.result().status for one in waiting} <= {200, 504}
         assert slowest[-1] < BUSY * HEALTH
+
+
+def on_one_core(work):
+    """What an asynchronous function makes of the worker processes of a machine with one core."""
+    async def main():
+        found = workers.Workers(1)
+        try:
+            return await asyncio.wait_for(work(found), PATIENCE)
+        finally:
+            await found.close()
+
+    return asyncio.run(main())
+
+
+def test_however_many_jobs_take_long_short_ones_go_on():
+    async def work(found):
+        jobs = [asyncio.create_task(found.run(time.sleep, PATIENCE)) for _ in range(6)]
+        await asyncio.sleep(0)  # they are first
+        assert await found.run(abs, -1) == 1
+        assert not any(job.done() for job in jobs)
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+
+    on_one_core(work)
+
+
+def test_a_job_that_gave_way_to_others_is_done_later():
+    async def work(found):
+        jobs = [found.run(time.sleep, 3), *(found.run(time.sleep, 2) for _ in range(5))]
+        return await asyncio.gather(*jobs)
+
+    assert on_one_core(work) == [None] * 6
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs the time of a process")
+def test_a_job_that_waits_for_the_processor_does_not_take_long(monkeypatch):
+    """On a busy machine all jobs are late; a process for each would make it busier."""
+    monkeypatch.setattr(workers, "_VERY_LONG", PATIENCE)
+
+    async def work(found):
+        before = await found.run(os.getpid)
+        await found.run(time.sleep, 4 * workers._LONG)
+        return before, await found.run(os.getpid)
+
+    before, after = on_one_core(work)
+    assert before == after
