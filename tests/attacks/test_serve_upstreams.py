@@ -16,6 +16,8 @@ from aiohttp import web
 from commands import PATIENCE
 from mbr_server import serving, settings
 from minrisk.openai import client
+from minrisk.openai.events import StreamMask
+from minrisk.openai.masking import Mask
 from upstream import events, held, mock_upstream
 
 KEY = "sk-secret-of-the-upstream-0123456789"
@@ -64,14 +66,55 @@ def test_a_key_in_an_event_with_an_error_is_masked(upstream, key):
     assert not is_shown(reply.raw.decode())
 
 
-def test_a_key_in_two_pieces_of_a_stream_is_not_recorded(upstream, tmp_path):
-    pieces = [{"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": finish}]}
-              for piece, finish in ((KEY[:9], None), (KEY[9:], None), ("", "stop"))]
-    upstream.stream = events(*pieces)
+TEXTS = {  # fields of a stream, of which clients join the pieces
+    "content": lambda text: {"delta": {"content": text}},
+    "reasoning": lambda text: {"delta": {"content": "x", "reasoning_content": text}},
+    "refusal": lambda text: {"delta": {"refusal": text}},
+    "tool call": lambda text: {"delta": {"tool_calls": [
+        {"index": 1, "type": "function", "function": {"arguments": text}}]}},
+    "text": lambda text: {"text": text},
+}
+
+
+@pytest.mark.parametrize("field", TEXTS)
+def test_a_key_in_pieces_of_a_stream_is_masked(upstream, tmp_path, field):
+    """In what the client gets and in the record, wherever the key is cut, and whatever ends it."""
+    def stream(*pieces, finish):
+        chunks = [{"index": 0, "finish_reason": None} | TEXTS[field](piece) for piece in pieces]
+        if finish is not None:
+            chunks.append({"index": 0, "delta": {}, "finish_reason": finish})
+        return events(*({"id": "up", "choices": [choice]} for choice in chunks))
+
     with serving(upstream.url, key=KEY, record=tmp_path / "record.jsonl") as server:
-        assert server.chat(temperature=0, stream=True).status == 200
-    [line] = (tmp_path / "record.jsonl").read_text().splitlines()
-    assert json.loads(line)["samples"] == ["***"]
+        for place in range(1, len(KEY)):
+            upstream.stream = stream(f"ask {KEY[:place]}", KEY[place:] + KEY[:place],
+                                     finish="stop" if place % 2 else None)
+            reply = server.chat(temperature=0, stream=True)
+            found = [text for event in reply.events[:-1] for choice in event["choices"]
+                     for text in pieces(choice, field)]
+            assert "".join(found) == f"ask ***{KEY[:place]}"
+            assert reply.events[-1] is None
+    assert KEY not in (tmp_path / "record.jsonl").read_text()
+
+
+def pieces(choice, field):
+    """The texts of a field in a choice."""
+    delta = choice.get("delta", {})
+    found = {"content": delta.get("content"), "reasoning": delta.get("reasoning_content"),
+             "refusal": delta.get("refusal"), "text": choice.get("text")}
+    for call in delta.get("tool_calls", ()):
+        assert call["index"] == 1
+        found["tool call"] = call["function"]["arguments"]
+    return [found[field]] if found.get(field) else []
+
+
+def test_only_what_may_begin_the_key_waits_in_a_stream():
+    mask = StreamMask(Mask(KEY))
+    found = [mask.masked({"choices": [{"index": 0, "delta": {"content": piece}}]})
+             for piece in ("as", "k ", "sk-", "sec", "ond", KEY[:-1], KEY[-1] + "s")]
+    assert [one["choices"][0]["delta"]["content"] for one in found] == [
+        "a", "sk ", "", "", "sk-second", "", "***"]
+    assert mask.rest["choices"][0]["delta"]["content"] == "s"
 
 
 def test_numbers_that_json_has_not_are_not_passed_on(upstream):
