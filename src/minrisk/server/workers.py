@@ -27,7 +27,7 @@ T = TypeVar("T")
 _HEADER = struct.Struct("!Q")  # before a message: its length
 _PIECE = 1 << 20  # bytes that are read at a time
 _LONG = 0.25  # seconds of computing after which other jobs get a further worker, and go first
-_VERY_LONG = 1.0  # seconds after which they do if a job waits, as for a program or the processor
+_VERY_LONG = 1.0  # seconds after which they do if a job waits, as for a program
 _LEFT = 0.25  # seconds for which a job that nobody waits for may go on
 _EXIT = 0.5  # seconds that a worker has to end the programs that it started
 _LARGE = 1 << 18  # bytes of a job that has workers of its own
@@ -70,7 +70,7 @@ class _Worker:
 
     def ask(self, content: bytes) -> asyncio.Future[bytearray]:
         """The reply to a message, which comes later."""
-        self.begin, self.computed_before = time.monotonic(), self._processor_seconds()
+        self.begin, (self.computed_before, _) = time.monotonic(), self._status()
         return asyncio.ensure_future(self._reply(content))
 
     async def _reply(self, content: bytes) -> bytearray:
@@ -94,18 +94,23 @@ class _Worker:
 
     @property
     def takes_long(self) -> bool:
-        """Whether its job has computed for long; a busy machine alone makes none long."""
-        return (self._processor_seconds() - self.computed_before > _LONG
-                or time.monotonic() - self.begin > _VERY_LONG)
+        """Whether its job has computed or waited for long; on a busy machine, others compute."""
+        computed, is_ready = self._status()
+        return computed - self.computed_before > _LONG or (
+            not is_ready and time.monotonic() - self.begin > _VERY_LONG)
 
-    def _processor_seconds(self) -> float:
-        """Seconds that the process has computed; of the clock, where the system does not say."""
+    def _status(self) -> tuple[float, bool]:
+        """Seconds that the process has computed, and whether it only waits for the processor.
+
+        Where the system does not say, those of the clock.
+        """
         try:
             status = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8")
         except OSError:
-            return time.monotonic()
-        user, system = status.rpartition(")")[2].split()[11:13]
-        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+            return time.monotonic(), False
+        state, *_ = fields = status.rpartition(")")[2].split()
+        user, system = map(int, fields[11:13])
+        return (user + system) / os.sysconf("SC_CLK_TCK"), state == "R"
 
     def yield_processor(self) -> None:
         """Let the processes of other jobs go first."""
