@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 import time
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -13,11 +15,13 @@ pytest.importorskip("aiohttp")
 
 from aiohttp import web
 
+import minrisk
 from commands import PATIENCE
 from mbr_server import serving, settings
 from minrisk.openai import client
 from minrisk.openai.events import StreamMask
 from minrisk.openai.masking import Mask
+from openai_server import silent
 from upstream import events, held, mock_upstream
 
 KEY = "sk-secret-of-the-upstream-0123456789"
@@ -201,6 +205,43 @@ def test_a_cancellation_that_a_time_out_hides_is_no_reason_to_try_again(server):
             return task.cancelled(), len(attempts)
 
     assert asyncio.run(main()) == (True, 1)
+
+
+JUDGES = {"judge": lambda url: minrisk.Judge("m", url, timeout=PATIENCE * 10),
+          "reward": lambda url: minrisk.Reward("m", endpoint=url, timeout=PATIENCE * 10)}
+
+
+@pytest.mark.parametrize("end", ["deadline", "client", "stop"])
+@pytest.mark.parametrize("kind", JUDGES)
+def test_a_judge_that_never_answers_is_cancelled(upstream, server, kind, end):
+    """Long before its own time-out."""
+    server.always = silent
+    seconds = 0.5 if end == "deadline" else PATIENCE * 10
+    with serving(upstream.url, settings(JUDGES[kind](server.endpoint), choosing_deadline=seconds),
+                 grace=0.2) as running:
+        found = []
+        asking = threading.Thread(target=lambda: found.append(running.chat()))
+        if end == "client":
+            leave(running.url, server.waiting)
+        else:
+            asking.start()
+            assert server.waiting.acquire(timeout=PATIENCE)
+        if end == "stop":
+            running.stop()
+        assert server.left.acquire(timeout=PATIENCE)
+        if end != "client":
+            asking.join(PATIENCE)
+            assert [reply.status for reply in found] == [504 if end == "deadline" else 503]
+
+
+def leave(url, arrived):
+    """Ask, and go when something has arrived."""
+    address = urlsplit(url)
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}]}).encode()
+    with socket.create_connection((address.hostname, address.port), PATIENCE) as client:
+        client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: "
+                       b"application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        assert arrived.acquire(timeout=PATIENCE)
 
 
 def test_models_with_hostile_names_do_not_end_the_metrics(upstream):

@@ -235,19 +235,25 @@ class Judge(ClientOptions, Metric[Objects]):
         known = store.find(keys)
         missing = {key: asked for key, asked in zip(keys, questions, strict=True)
                    if key not in known}
+        done = 0
+
+        def report() -> None:
+            report_progress("requests answered", done, len(missing))
+
         # closed, so that an error here cancels the requests that are open
-        with closing(self._answers(missing)) as answers:
+        with closing(self._answers(missing, report)) as answers:
             for done, (key, value) in enumerate(answers, 1):
                 store.add(key, value)
                 known[key] = value
-                report_progress("requests answered", done, len(missing))
+                report()
         return [known[key] for key in keys]
 
-    def _answers(self, asked: dict[bytes, _Question]) -> Generator[tuple[bytes, float]]:
+    def _answers(self, asked: dict[bytes, _Question],
+                 waiting: Callback) -> Generator[tuple[bytes, float]]:
         """Numbers as the server answers; the first failure cancels the other requests."""
         if not asked:
             return
-        work = stream(self._connect, asked.items(), 2 * self.concurrency)
+        work = stream(self._connect, asked.items(), 2 * self.concurrency, waiting)
         with closing(work) as results:
             for (key, own), found in results:
                 if isinstance(found, MinriskError):
