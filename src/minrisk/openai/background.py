@@ -28,9 +28,9 @@ def stream(connect: Connect[T, R], items: Iterable[T], ahead: int,
     At most `ahead` items are in work; the next one is read, in the thread of the caller, when a
     result was consumed. An error of the iterable is raised after the results of the items before
     it, an `UnusableError` of the work after the results that are finished by then. Closing the
-    generator or an interrupt (Ctrl-C) cancels unfinished work, and so does an error of `waiting`, which
-    is called while there is no result. `connect` gets a function that runs calls in the caller's
-    thread.
+    generator or an interrupt (Ctrl-C) cancels unfinished work, and so does an error of `waiting`,
+    which is called while there is no result. `connect` gets a function that runs calls in the
+    caller's thread.
     """
     loop = _Loop(connect)
     try:

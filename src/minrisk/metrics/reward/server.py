@@ -57,7 +57,8 @@ class RewardServer:
             report_progress("requests answered", done, len(blocks))
 
         with closing(stream(connect, blocks, len(blocks), report)) as results:
-            for done, (block, found) in enumerate(results, 1):
+            for block, found in results:
+                done += 1
                 report()
                 if isinstance(found, MinriskError):
                     raise found
