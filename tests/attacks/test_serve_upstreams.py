@@ -143,12 +143,15 @@ def with_usage(tokens, texts, **fields):
     return answering(json.dumps({"choices": choices, "usage": usage, **fields}))
 
 
-@pytest.mark.parametrize(("tokens", "fields"), [
-    (17, {"timings": {"predicted_n": 17}}), (3, {}), (8, {})],
-    ids=["llama.cpp", "fewer than texts", "longer than tokens are"])
-def test_usage_that_cannot_be_of_all_samples_is_left_out(upstream, tokens, fields):
-    upstream.answer = with_usage(tokens, [f"a sentence of some {n} words " * 2
-                                          for n in ("two", "ten", "more", "six")], **fields)
+LONG = [f"a sentence of some {n} words " * 2 for n in ("two", "ten", "more", "six")]
+TIMINGS = {"timings": {"predicted_n": 17}}
+
+
+@pytest.mark.parametrize(("tokens", "texts", "fields"), [
+    (17, LONG, TIMINGS), (17, ["yes", "", "", ""], TIMINGS), (3, LONG, {}), (8, LONG, {})],
+    ids=["llama.cpp", "llama.cpp, one text", "fewer than texts", "longer than tokens are"])
+def test_usage_that_cannot_be_of_all_samples_is_left_out(upstream, tokens, texts, fields):
+    upstream.answer = with_usage(tokens, texts, **fields)
     with serving(upstream.url) as server:
         assert "usage" not in server.chat().body
     assert "completion_tokens" not in server.requests[0]
