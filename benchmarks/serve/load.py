@@ -38,6 +38,7 @@ import table
 FAILURES = 0.05  # of the upstream's requests
 ROWS = 12  # of the table
 HEALTH = 0.1  # seconds between two looks at /health
+BYSTANDER = 0.01  # seconds for which a process computes that has nothing to do with the server
 METRICS = ("edit", "ter", "json-match", "exact-match")
 OPTIONS = [value for metric in METRICS for value in ("--allow-metric", metric)]
 CONTENT = ["```" + "\n" * 20_000 + "x", "[" * 100_000, "ab" * 200_000, "a b " * 50_000,
@@ -52,6 +53,7 @@ class Interval:
 
     seconds: list[float] = field(default_factory=list)  # of honest requests
     health: list[float] = field(default_factory=list)
+    bystander: float = 0.0  # the longest that another process was held up
     statuses: Counter[int] = field(default_factory=Counter)  # of honest requests
     attacks: int = 0
 
@@ -114,7 +116,18 @@ def attack(address: str, seconds: float, clients: int, done: Any) -> None:
     asyncio.run(attack_all())
 
 
-async def load(address: str, minutes: float, honest: int, done: Any,
+def stand_by(longest: Any) -> None:
+    """Note how long other work on the machine holds up a process that computes a little at a time.
+    """
+    while True:
+        time.sleep(HEALTH)
+        begin, computed = time.monotonic(), time.thread_time()
+        while time.thread_time() - computed < BYSTANDER:
+            pass
+        longest.value = max(longest.value, time.monotonic() - begin - BYSTANDER)
+
+
+async def load(address: str, minutes: float, honest: int, done: Any, longest: Any,
                process: int) -> list[dict[str, Any]]:
     end = time.monotonic() + 60 * minutes
     current, before = [Interval()], [0]
@@ -139,6 +152,7 @@ async def load(address: str, minutes: float, honest: int, done: Any,
         for number in range(1, ROWS + 1):
             await asyncio.sleep(max(0, end - time.monotonic()) / (ROWS + 1 - number))
             current[0].attacks, before[0] = done.value - before[0], done.value
+            current[0].bystander, longest.value = longest.value, 0.0
             rows.append(described(number * minutes / ROWS, current[0], process))
             print(json.dumps(rows[-1]), flush=True)
             current[0] = Interval()
@@ -150,12 +164,14 @@ async def load(address: str, minutes: float, honest: int, done: Any,
 
 
 def described(minute: float, found: Interval, process: int) -> dict[str, Any]:
-    failed = sum(count for status, count in found.statuses.items() if status != 200)
+    failures = {str(status): count for status, count in found.statuses.items() if status != 200}
     seconds = sorted(found.seconds) or [0.0]
-    return {"minute": round(minute, 1), "honest": len(found.seconds), "failed": failed,
+    return {"minute": round(minute, 1), "honest": len(found.seconds),
+            "failed": sum(failures.values()), "failures": failures,
             "median_ms": round(1000 * statistics.median(seconds)),
             "p99_ms": round(1000 * seconds[int(0.99 * len(seconds))]),
             "health_ms": round(1000 * max(found.health, default=0.0)),
+            "bystander_ms": round(1000 * found.bystander),
             "attacks": found.attacks, "server_mb": run.memory(process),
             **descendants(process), "open_files": len(os.listdir(f"/proc/{process}/fd"))}
 
@@ -187,16 +203,19 @@ def main() -> None:
         "machine": machine.describe("aiohttp"), "minutes": options.minutes,
         "clients": options.clients, "hostile": options.hostile, "failures": FAILURES}
     with (run.upstream(str(FAILURES)) as url,
-          run.server(url, *OPTIONS, "--choosing-deadline", "5") as (address, process)):
+          run.server(url, *OPTIONS, "--choosing-deadline", "20") as (address, process)):
         begin = run.processor_seconds(process)
         context = get_context("spawn")
-        done = context.Value("q", 0)
-        attacker = context.Process(target=attack, args=(
-            address, 60 * options.minutes, options.hostile, done))
-        attacker.start()
+        done, longest = context.Value("q", 0), context.Value("d", 0.0)
+        others = [context.Process(target=attack, args=(
+            address, 60 * options.minutes, options.hostile, done)),
+            context.Process(target=stand_by, args=(longest,))]
+        for one in others:
+            one.start()
         found["rows"] = asyncio.run(load(
-            address, options.minutes, options.clients - options.hostile, done, process))
-        attacker.terminate()
+            address, options.minutes, options.clients - options.hostile, done, longest, process))
+        for one in others:
+            one.terminate()
         found["server_processor_seconds"] = round(run.processor_seconds(process) - begin, 1)
     if options.minutes >= 10:
         (HERE / "load.json").write_text(json.dumps(found, indent=2) + "\n")

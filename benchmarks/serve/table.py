@@ -112,9 +112,9 @@ def with_interval(value: float, bounds: Results, sign: str = "") -> str:
 def load(results: Results) -> str:
     """Intervals of a load of honest and hostile clients."""
     head = ["minute", "honest requests", "failed", "median, ms", "99th, ms", "slowest /health, ms",
-            "attacks", "server, MB", "other processes", "their MB", "open files"]
-    names = ["minute", "honest", "failed", "median_ms", "p99_ms", "health_ms", "attacks",
-             "server_mb", "workers", "workers_mb", "open_files"]
+            "bystander, ms", "attacks", "server, MB", "other processes", "their MB", "open files"]
+    names = ["minute", "honest", "failed", "median_ms", "p99_ms", "health_ms", "bystander_ms",
+             "attacks", "server_mb", "workers", "workers_mb", "open_files"]
     rows = [[f"{row[name]:,}" for name in names] for row in results["rows"]]
     clients = (f"{results['clients'] - results['hostile']} honest clients, {results['hostile']} "
                f"hostile ones; the upstream fails {results['failures']:.0%} of its requests.")

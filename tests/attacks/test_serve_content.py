@@ -6,20 +6,25 @@ machine that is not busy. Limits here are watchdogs, several times as long.
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
+import os
 import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
-pytest.importorskip("aiohttp")
+aiohttp = pytest.importorskip("aiohttp")
 pytest.importorskip("rapidfuzz")
 
-from commands import PATIENCE
+from commands import PATIENCE, wait_for
 from mbr_server import Running, started
+from minrisk.server import workers
 from upstream import mock_upstream
 
 HEALTH, END = 0.5, 2.0  # seconds: the bar
@@ -97,13 +102,53 @@ def test_no_candidate_stops_the_server_whatever_the_metric():
         assert rank("chrf", "after that") == 200
 
 
-@pytest.mark.parametrize("fields", [{}, {"response_format": {"type": "json_object"}}],
-                         ids=["text", "json"])
-def test_no_sample_stops_the_server(fields):
-    with (mock_upstream(*CONTENT.values()) as upstream,
-          attacked(upstream, "--uncertainty", "--record", "/dev/null") as (server, _)):
+def test_all_content_ends_with_the_server_whatever_the_metric():
+    """The deadline is far away: what is left at SIGTERM is ended."""
+    bodies = [json.dumps({"candidates": candidates(text, 2), "metric": metric, "source": "why?"})
+              for metric in METRICS for text in CONTENT.values()]
+    options = [value for metric in METRICS for value in ("--allow-metric", metric)]
+
+    async def rank_all(url, process):
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0),
+                                         timeout=aiohttp.ClientTimeout(PATIENCE)) as session:
+            tasks = [asyncio.create_task(rank(session, url, body)) for body in bodies]
+            while not any(task.done() for task in tasks):
+                await asyncio.sleep(0.1)
+            process.send_signal(signal.SIGTERM)
+            begin = time.monotonic()
+            assert await asyncio.to_thread(process.wait, PATIENCE) == 0
+            return time.monotonic() - begin, set(await asyncio.gather(*tasks))
+
+    async def rank(session, url, body):
+        try:
+            async with session.post(f"{url}/v1/rank", data=io.BytesIO(body.encode()), headers={
+                    "content-type": "application/json"}) as response:
+                return response.status
+        except aiohttp.ClientError:  # its body was still on the way
+            return None
+
+    with (mock_upstream("a") as upstream,
+          attacked(upstream, "--metric.pattern", "(?:a+)+$", "--metric", "exact-match",
+                   "--choosing-deadline", 300, *options) as (server, process)):
+        seconds, statuses = asyncio.run(rank_all(server.url, process))
+    assert seconds < GRACE + BUSY * END
+    assert statuses <= {200, 400, 500, 503, None}
+
+
+def tool_call(text):
+    return {"role": "assistant", "content": None, "tool_calls": [
+        {"id": "1", "type": "function", "function": {"name": "f", "arguments": text}}]}
+
+
+@pytest.mark.parametrize(("fields", "sample"), [
+    ({}, str), ({"response_format": {"type": "json_object"}}, str), ({}, tool_call)],
+    ids=["text", "json", "tools"])
+def test_no_sample_stops_the_server(fields, sample):
+    with (mock_upstream(*map(sample, CONTENT.values())) as upstream,
+          attacked(upstream, "--uncertainty", "--page", "--record", "/dev/null") as (server, _)):
         with watched(server) as slowest, ThreadPoolExecutor(4) as pool:
             statuses = set(pool.map(lambda _: server.chat(**fields).status, CONTENT))
+            assert server.call("/").status == 200
         assert statuses <= {200, 500, 504}
         assert slowest[-1] < BUSY * HEALTH
 
@@ -128,6 +173,36 @@ def test_a_catastrophic_pattern_and_endless_distances_end_with_the_server():
             assert process.wait(PATIENCE) == 0
             assert time.monotonic() - begin < GRACE + BUSY * END
             assert {one.result().status for one in waiting} == {503}
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs the table of processes")
+def test_a_ranking_ends_when_its_client_leaves():
+    body = {"candidates": candidates("a" * 40 + "!")}
+
+    async def leave(url, process):
+        async with aiohttp.ClientSession() as session:
+            task = asyncio.create_task(session.post(f"{url}/v1/rank", json=body))
+            await asyncio.to_thread(wait_for, lambda: computing(process.pid))
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    with (mock_upstream("a") as upstream,
+          attacked(upstream, "--metric", "exact-match", "--metric.pattern", "(?:a+)+$",
+                   "--choosing-deadline", 300) as (server, process)):
+        asyncio.run(leave(server.url, process))
+        wait_for(lambda: not computing(process.pid))
+        assert server.call("/v1/rank", {"candidates": ["a", "c"]}).status == 200
+
+
+def computing(server):
+    """The processes that do work for a server, and have computed for longer than to start."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            found[int(path.parent.name)] = int(fields[1]), int(fields[11])
+    return [one for one, (parent, ticks) in found.items()
+            if found.get(parent, (None,))[0] == server and ticks > os.sysconf("SC_CLK_TCK") / 4]
 
 
 def test_large_bodies_and_responses_are_read_beside_the_event_loop():
@@ -167,3 +242,50 @@ def test_symbolic_answers_that_no_computer_finishes_keep_nobody_waiting():
             assert innocent.status == 200
             assert {one.result().status for one in waiting} <= {200, 504}
         assert slowest[-1] < BUSY * HEALTH
+
+
+def on_one_core(work):
+    """What an asynchronous function makes of the worker processes of a machine with one core."""
+    async def main():
+        found = workers.Workers(1)
+        try:
+            return await asyncio.wait_for(work(found), PATIENCE)
+        finally:
+            await found.close()
+
+    return asyncio.run(main())
+
+
+def test_however_many_jobs_take_long_short_ones_go_on():
+    async def work(found):
+        jobs = [asyncio.create_task(found.run(time.sleep, PATIENCE)) for _ in range(6)]
+        await asyncio.sleep(0)  # they are first
+        assert await found.run(abs, -1) == 1
+        assert not any(job.done() for job in jobs)
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+
+    on_one_core(work)
+
+
+def test_a_job_that_gave_way_to_others_is_done_later():
+    async def work(found):
+        jobs = [found.run(time.sleep, 3), *(found.run(time.sleep, 2) for _ in range(5))]
+        return await asyncio.gather(*jobs)
+
+    assert on_one_core(work) == [None] * 6
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs the time of a process")
+def test_a_job_that_waits_for_the_processor_does_not_take_long(monkeypatch):
+    """On a busy machine all jobs are late; a process for each would make it busier."""
+    monkeypatch.setattr(workers, "_VERY_LONG", PATIENCE)
+
+    async def work(found):
+        before = await found.run(os.getpid)
+        await found.run(time.sleep, 4 * workers._LONG)
+        return before, await found.run(os.getpid)
+
+    before, after = on_one_core(work)
+    assert before == after

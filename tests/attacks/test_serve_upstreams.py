@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 import time
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -13,9 +15,13 @@ pytest.importorskip("aiohttp")
 
 from aiohttp import web
 
+import minrisk
 from commands import PATIENCE
 from mbr_server import serving, settings
 from minrisk.openai import client
+from minrisk.openai.events import StreamMask
+from minrisk.openai.masking import Mask
+from openai_server import silent
 from upstream import events, held, mock_upstream
 
 KEY = "sk-secret-of-the-upstream-0123456789"
@@ -64,14 +70,55 @@ def test_a_key_in_an_event_with_an_error_is_masked(upstream, key):
     assert not is_shown(reply.raw.decode())
 
 
-def test_a_key_in_two_pieces_of_a_stream_is_not_recorded(upstream, tmp_path):
-    pieces = [{"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": finish}]}
-              for piece, finish in ((KEY[:9], None), (KEY[9:], None), ("", "stop"))]
-    upstream.stream = events(*pieces)
+TEXTS = {  # fields of a stream, of which clients join the pieces
+    "content": lambda text: {"delta": {"content": text}},
+    "reasoning": lambda text: {"delta": {"content": "x", "reasoning_content": text}},
+    "refusal": lambda text: {"delta": {"refusal": text}},
+    "tool call": lambda text: {"delta": {"tool_calls": [
+        {"index": 1, "type": "function", "function": {"arguments": text}}]}},
+    "text": lambda text: {"text": text},
+}
+
+
+@pytest.mark.parametrize("field", TEXTS)
+def test_a_key_in_pieces_of_a_stream_is_masked(upstream, tmp_path, field):
+    """In what the client gets and in the record, wherever the key is cut, and whatever ends it."""
+    def stream(*pieces, finish):
+        chunks = [{"index": 0, "finish_reason": None} | TEXTS[field](piece) for piece in pieces]
+        if finish is not None:
+            chunks.append({"index": 0, "delta": {}, "finish_reason": finish})
+        return events(*({"id": "up", "choices": [choice]} for choice in chunks))
+
     with serving(upstream.url, key=KEY, record=tmp_path / "record.jsonl") as server:
-        assert server.chat(temperature=0, stream=True).status == 200
-    [line] = (tmp_path / "record.jsonl").read_text().splitlines()
-    assert json.loads(line)["samples"] == ["***"]
+        for place in range(1, len(KEY)):
+            upstream.stream = stream(f"ask {KEY[:place]}", KEY[place:] + KEY[:place],
+                                     finish="stop" if place % 2 else None)
+            reply = server.chat(temperature=0, stream=True)
+            found = [text for event in reply.events[:-1] for choice in event["choices"]
+                     for text in pieces(choice, field)]
+            assert "".join(found) == f"ask ***{KEY[:place]}"
+            assert reply.events[-1] is None
+    assert KEY not in (tmp_path / "record.jsonl").read_text()
+
+
+def pieces(choice, field):
+    """The texts of a field in a choice."""
+    delta = choice.get("delta", {})
+    found = {"content": delta.get("content"), "reasoning": delta.get("reasoning_content"),
+             "refusal": delta.get("refusal"), "text": choice.get("text")}
+    for call in delta.get("tool_calls", ()):
+        assert call["index"] == 1
+        found["tool call"] = call["function"]["arguments"]
+    return [found[field]] if found.get(field) else []
+
+
+def test_only_what_may_begin_the_key_waits_in_a_stream():
+    mask = StreamMask(Mask(KEY))
+    found = [mask.masked({"choices": [{"index": 0, "delta": {"content": piece}}]})
+             for piece in ("as", "k ", "sk-", "sec", "ond", KEY[:-1], KEY[-1] + "s")]
+    assert [one["choices"][0]["delta"]["content"] for one in found] == [
+        "a", "sk ", "", "", "sk-second", "", "***"]
+    assert mask.rest["choices"][0]["delta"]["content"] == "s"
 
 
 def test_numbers_that_json_has_not_are_not_passed_on(upstream):
@@ -96,12 +143,15 @@ def with_usage(tokens, texts, **fields):
     return answering(json.dumps({"choices": choices, "usage": usage, **fields}))
 
 
-@pytest.mark.parametrize(("tokens", "fields"), [
-    (17, {"timings": {"predicted_n": 17}}), (3, {}), (8, {})],
-    ids=["llama.cpp", "fewer than texts", "longer than tokens are"])
-def test_usage_that_cannot_be_of_all_samples_is_left_out(upstream, tokens, fields):
-    upstream.answer = with_usage(tokens, [f"a sentence of some {n} words " * 2
-                                          for n in ("two", "ten", "more", "six")], **fields)
+LONG = [f"a sentence of some {n} words " * 2 for n in ("two", "ten", "more", "six")]
+TIMINGS = {"timings": {"predicted_n": 17}}
+
+
+@pytest.mark.parametrize(("tokens", "texts", "fields"), [
+    (17, LONG, TIMINGS), (17, ["yes", "", "", ""], TIMINGS), (3, LONG, {}), (8, LONG, {})],
+    ids=["llama.cpp", "llama.cpp, one text", "fewer than texts", "longer than tokens are"])
+def test_usage_that_cannot_be_of_all_samples_is_left_out(upstream, tokens, texts, fields):
+    upstream.answer = with_usage(tokens, texts, **fields)
     with serving(upstream.url) as server:
         assert "usage" not in server.chat().body
     assert "completion_tokens" not in server.requests[0]
@@ -158,6 +208,43 @@ def test_a_cancellation_that_a_time_out_hides_is_no_reason_to_try_again(server):
             return task.cancelled(), len(attempts)
 
     assert asyncio.run(main()) == (True, 1)
+
+
+JUDGES = {"judge": lambda url: minrisk.Judge("m", url, timeout=PATIENCE * 10),
+          "reward": lambda url: minrisk.Reward("m", endpoint=url, timeout=PATIENCE * 10)}
+
+
+@pytest.mark.parametrize("end", ["deadline", "client", "stop"])
+@pytest.mark.parametrize("kind", JUDGES)
+def test_a_judge_that_never_answers_is_cancelled(upstream, server, kind, end):
+    """Long before its own time-out."""
+    server.always = silent
+    seconds = 0.5 if end == "deadline" else PATIENCE * 10
+    with serving(upstream.url, settings(JUDGES[kind](server.endpoint), choosing_deadline=seconds),
+                 grace=0.2) as running:
+        found = []
+        asking = threading.Thread(target=lambda: found.append(running.chat()))
+        if end == "client":
+            leave(running.url, server.waiting)
+        else:
+            asking.start()
+            assert server.waiting.acquire(timeout=PATIENCE)
+        if end == "stop":
+            running.stop()
+        assert server.left.acquire(timeout=PATIENCE)
+        if end != "client":
+            asking.join(PATIENCE)
+            assert [reply.status for reply in found] == [504 if end == "deadline" else 503]
+
+
+def leave(url, arrived):
+    """Ask, and go when something has arrived."""
+    address = urlsplit(url)
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}]}).encode()
+    with socket.create_connection((address.hostname, address.port), PATIENCE) as client:
+        client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: "
+                       b"application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        assert arrived.acquire(timeout=PATIENCE)
 
 
 def test_models_with_hostile_names_do_not_end_the_metrics(upstream):

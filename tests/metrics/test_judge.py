@@ -496,21 +496,42 @@ def test_a_signature_is_one_line_whatever_the_prompt(server):
     assert "prompt:{hypothesis}\\n{reference}|" in minrisk.signature(minrisk.Standard(metric))
 
 
+@pytest.mark.parametrize(("options", "grammar"), [
+    ({}, "root ::= [1-5]"), ({"highest": 100}, "root ::= [0-9] [0-9]? [0-9]?"),
+    ({"answer": "[1-5]"}, None), ({"prompt": "{hypothesis} {reference}"}, None),
+    ({"extra": '{"grammar": null}'}, None), ({"extra": '{"grammar": "x"}'}, "x"),
+    ({"extra": '{"response_format": {"type": "text"}}'}, None)])
+def test_a_grammar_holds_the_judge_to_a_score_unless_its_answers_have_another_form(
+        server, options, grammar):
+    server.always = scoring(lambda prompt: {"4": 1.0})
+    scores(judge(server, **options), HYPS[:1], HYPS[1:2])
+    assert server.bodies[0].get("grammar") == grammar
+
+
+def test_a_server_that_refuses_a_grammar_is_asked_without(server):
+    refuse = openai_server.refusing(grammar="Unrecognized request argument supplied: grammar")
+    plain = scoring(likeness)
+    server.always = lambda h: (refuse if "grammar" in h.body else plain)(h)
+    metric = judge(server, concurrency=1)
+    scores(metric, HYPS[:2], HYPS[:1])
+    chosen = minrisk.decode(HYPS, source=SOURCE, strategy="universal-self-consistency",
+                            metric=metric)
+    assert ["grammar" in body for body in server.bodies] == [True, False, False, False]
+    assert chosen.best == 0
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not llama_server.IS_INSTALLED, reason=llama_server.REASON)
 def test_a_real_model_judges_and_chooses():
     """Held to an answer by a grammar, because a model this small writes what it likes."""
-    def held(url: str, rule: str) -> minrisk.Judge:
-        return minrisk.Judge("smollm2", url, extra=json.dumps({"grammar": f"root ::= {rule}"}))
-
     with llama_server.llama_server() as url:
-        metric = held(url, "[1-5]")
+        metric = minrisk.Judge("smollm2", url)
         found = scores(metric, HYPS[:2], HYPS[:2])
         assert np.all((found > 1) & (found < 5))
         assert np.any(found != np.round(found))  # expected scores
         assert metric.usage.keys() == {"requests", "prompt_tokens", "completion_tokens"}
         chosen = minrisk.decode(HYPS, source=SOURCE, strategy="universal-self-consistency",
-                                metric=held(url, '"Response " [1-4]'))
+                                metric=metric)
         assert sorted(chosen.utility) == [0, 0, 0, 1]
 
 

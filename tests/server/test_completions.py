@@ -67,6 +67,16 @@ def test_n_is_the_number_of_choices_that_the_client_gets(server, upstream):
     assert upstream.bodies[0]["n"] == 4
 
 
+def test_n_choices_of_a_vote_have_different_answers():
+    texts = ["it is 7", "no idea", "so 8", "7 it is", "7!", "no", "8?", "9"]
+    with (mock_upstream(*texts) as own,
+          serving(own.url, settings(minrisk.ExactMatch(r"\d"), 8, stop_error=None)) as server):
+        found = [choice["message"]["content"] for choice in server.chat(n=8).body["choices"]]
+        alone = server.chat().text
+    assert found == ["it is 7", "so 8", "9", "7 it is", "8?", "7!", "no idea", "no"]
+    assert alone == "it is 7"
+
+
 def test_a_client_may_choose_the_samples_up_to_a_limit(upstream):
     with serving(upstream.url, settings(max_samples=8)) as server:
         assert server.chat(minrisk={"samples": 8}).body["minrisk"]["samples"] == 8

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
 import minrisk
 from commands import PATIENCE
 from mbr_server import serving, settings
+from minrisk._core.vote import Vote
 from minrisk.metrics.symbolic import Symbolic
+from minrisk.openai.choices import Choice
+from minrisk.openai.completions import CompletionResponse
+from minrisk.server.choosing import Votes
+from minrisk.server.sample_collector import SampleCollector
 from upstream import held, mock_upstream, plain
 
 
@@ -46,6 +52,29 @@ def test_many_equal_answers_end_a_long_vote():
         found = server.chat().body["minrisk"]
     assert 9 <= found["samples"] < 64
     assert found["requested"] == 64
+
+
+def test_samples_that_come_while_others_are_counted_are_counted_together():
+    counted = []
+
+    async def main():
+        begun, go_on = asyncio.Event(), asyncio.Event()
+
+        async def find(choices, earlier):
+            counted.append(len(choices))
+            begun.set()
+            await go_on.wait()
+            return Votes([choice.text for choice in choices])
+
+        collector = SampleCollector(SimpleNamespace(samples=64), Vote(0.05), find)
+        for _ in range(12):
+            collector.report(CompletionResponse([Choice({}, "yes")], None), 1)
+            await begun.wait()
+        go_on.set()
+        await collector.stop.wait()
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))
+    assert counted == [1, 11]
 
 
 def test_many_votes_that_are_not_counted_yet_end_with_the_request():

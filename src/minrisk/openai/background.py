@@ -18,27 +18,30 @@ AsyncWork = Callable[[T], Coroutine[Any, Any, R]]
 Callback = Callable[[], object]
 Connect = Callable[[Callable[[Callback], None]], AbstractAsyncContextManager[AsyncWork[T, R]]]
 
+_WAIT = 0.2  # seconds without a result between two calls of `waiting`
 
-def stream(connect: Connect[T, R], items: Iterable[T],
-           ahead: int) -> Generator[tuple[T, R | MinriskError]]:
+
+def stream(connect: Connect[T, R], items: Iterable[T], ahead: int,
+           waiting: Callback = lambda: None) -> Generator[tuple[T, R | MinriskError]]:
     """Each item with its result, in the order in which they finish.
 
     At most `ahead` items are in work; the next one is read, in the thread of the caller, when a
     result was consumed. An error of the iterable is raised after the results of the items before
     it, an `UnusableError` of the work after the results that are finished by then. Closing the
-    generator or an interrupt (Ctrl-C) cancels unfinished work. `connect` gets a function that runs
-    calls in the caller's thread.
+    generator or an interrupt (Ctrl-C) cancels unfinished work, and so does an error of `waiting`,
+    which is called while there is no result. `connect` gets a function that runs calls in the
+    caller's thread.
     """
     loop = _Loop(connect)
     try:
         loop.wait_until_connected()
-        yield from _results(loop, _Source(iter(items)), ahead)
+        yield from _results(loop, _Source(iter(items)), ahead, waiting)
     finally:
         loop.close()
 
 
-def _results(loop: _Loop[T, R], source: _Source[T],
-             ahead: int) -> Iterator[tuple[T, R | MinriskError]]:
+def _results(loop: _Loop[T, R], source: _Source[T], ahead: int,
+             waiting: Callback) -> Iterator[tuple[T, R | MinriskError]]:
     running = 0
     while True:
         # results first: the next item may not be available yet
@@ -47,7 +50,7 @@ def _results(loop: _Loop[T, R], source: _Source[T],
             running += 1
         if not running:
             return source.finish()
-        found = loop.take()
+        found = loop.take(waiting)
         if found is None:
             continue
         item, result = found
@@ -104,9 +107,12 @@ class _Loop(Generic[T, R]):
     def submit(self, item: T) -> None:
         self._loop.call_soon_threadsafe(self._start, item, self._work.result())
 
-    def take(self) -> tuple[T, R | MinriskError] | None:
+    def take(self, waiting: Callback) -> tuple[T, R | MinriskError] | None:
         """The next result, or None after a call; an error that is no MinriskError is raised."""
-        found = self.done.get()
+        try:
+            found = self.done.get(timeout=_WAIT)
+        except Empty:
+            found = waiting
         if not isinstance(found, tuple):
             found()
             return None

@@ -33,7 +33,8 @@ _WITHOUT = {
 }
 # fields that a request for samples can do without
 REPLACEABLE = frozenset({"max_tokens", "temperature", "logprobs", "seed"})
-_ALWAYS_LEFT_OUT = ("logprobs", "seed", "top_logprobs")  # whatever is wrong with their values
+# whatever is wrong with their values
+_ALWAYS_LEFT_OUT = ("logprobs", "seed", "top_logprobs", "grammar")
 
 
 @dataclass

@@ -144,12 +144,11 @@ def read_usage(body: dict[str, Any], choices: Sequence[Choice]) -> Counter[str] 
 
 def _is_of_some(tokens: int, body: dict[str, Any], choices: Sequence[Choice]) -> bool:
     """Whether so many tokens cannot be those of all choices."""
+    if len(choices) > 1 and "timings" in body:  # llama.cpp's, which are of one choice too
+        return True
     texts = [choice.text for choice in choices if choice.text]
-    if len(texts) < 2:
-        return False
-    is_of_first = "timings" in body  # llama.cpp's, which are of one choice too
     size = sum(len(text.encode("utf-8", "replace")) for text in texts)
-    return is_of_first or tokens < len(texts) or size > tokens * _TOKEN_BYTES
+    return len(texts) > 1 and (tokens < len(texts) or size > tokens * _TOKEN_BYTES)
 
 
 def total_usage(parts: Iterable[Counter[str] | None]) -> dict[str, int] | None:

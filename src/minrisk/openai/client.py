@@ -28,7 +28,7 @@ from minrisk.openai.errors import (
     error_response,
     seconds_to_wait,
 )
-from minrisk.openai.events import DONE, StreamedResponse, read_events
+from minrisk.openai.events import DONE, StreamedResponse, StreamMask, read_events
 from minrisk.openai.masking import Mask
 
 if TYPE_CHECKING:
@@ -197,19 +197,21 @@ class Client:
                      check: Check | None) -> Response:
         """Give all chunks of a stream away; the response that they make up."""
         self._check_encoding(response.headers, url)
-        whole = StreamedResponse()
+        whole, stream = StreamedResponse(), StreamMask(self._mask)
         try:
             async for data in read_events(self._limited(response)):
                 if data == DONE:
                     break
-                chunk = await self._chunk(data, url)
+                chunk = stream.masked(await self._chunk(data, url))
                 whole.add(chunk)
                 await chunks.send(chunk)
             else:
                 if not whole.is_finished:
                     raise TemporaryError(f"{url}: the stream ended before its response did")
-            body = self._mask.joined(whole.body)
-            return self._checked(body, "", url, response.headers, check)
+            if rest := stream.rest:
+                whole.add(rest)
+                await chunks.send(rest)
+            return self._checked(whole.body, "", url, response.headers, check)
         except (ValueError, RecursionError) as error:
             if isinstance(error, MinriskError):
                 raise

@@ -1,9 +1,12 @@
-"""Streamed responses in OpenAI's protocol: server-sent events, and what they make up."""
+"""Streamed responses in OpenAI's protocol: server-sent events, and what they make up, without key.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any
+
+from minrisk.openai.masking import Mask
 
 DONE = "[DONE]"
 _MAX_EVENT = 1 << 22  # bytes
@@ -38,6 +41,58 @@ async def _lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[str]:
             yield line.removesuffix(b"\r").decode("utf-8", "replace")
     if rest:
         yield rest.decode("utf-8", "replace")
+
+
+class StreamMask:
+    """Hides the key in the chunks of a stream, also where it comes in pieces.
+
+    What may be the beginning of the key, at the end of a text, waits for more of the text.
+    """
+
+    def __init__(self, mask: Mask) -> None:
+        self._mask = mask
+        self._waiting: dict[tuple[Any, ...], str] = {}  # by choice, and the fields to the text
+        self._last: dict[str, Any] = {}  # chunk
+
+    def masked(self, chunk: dict[str, Any]) -> dict[str, Any]:
+        choices = chunk.get("choices")
+        if not (self._mask.hides_content and isinstance(choices, list)):
+            return chunk
+        self._last = chunk
+        return chunk | {"choices": [self._choice(choice) if isinstance(choice, dict) else choice
+                                    for choice in choices]}
+
+    @property
+    def rest(self) -> dict[str, Any] | None:
+        """A chunk with what still waits at the end of a stream."""
+        choices = [{"index": place[0], "finish_reason": None} | _nested(place[1:], text)
+                   for place, text in self._waiting.items()]
+        return self._last | {"choices": choices} if choices else None
+
+    def _choice(self, choice: dict[str, Any]) -> dict[str, Any]:
+        own = _key(choice)
+        found = self._part(choice, (own,))
+        if choice.get("finish_reason"):
+            for place in [place for place in self._waiting if place[0] == own]:
+                _join(found, _nested(place[1:], self._waiting.pop(place)))
+        return found
+
+    def _part(self, part: dict[str, Any], place: tuple[Any, ...]) -> dict[str, Any]:
+        return {name: value if name in _WHOLE else self._value(value, (*place, name))
+                for name, value in part.items()}
+
+    def _value(self, value: Any, place: tuple[Any, ...]) -> Any:
+        if isinstance(value, str):
+            shown, waiting = self._mask.divided(self._waiting.pop(place, "") + value)
+            if waiting:
+                self._waiting[place] = waiting
+            return shown
+        if isinstance(value, dict):
+            return self._part(value, place)
+        if isinstance(value, list):
+            return [self._part(item, (*place, item["index"])) if _is_indexed(item) else item
+                    for item in value]
+        return value
 
 
 class StreamedResponse:
@@ -100,7 +155,7 @@ def _joined_lists(known: list[Any], value: list[Any]) -> list[Any]:
     """Items with an index, as tool calls have, are parts of the item with the same index."""
     found = list(known)
     for item in value:
-        if not (isinstance(item, dict) and isinstance(item.get("index"), int)):
+        if not _is_indexed(item):
             found.append(item)
             continue
         same = [one for one in found if isinstance(one, dict) and one.get("index") == item["index"]]
@@ -109,3 +164,15 @@ def _joined_lists(known: list[Any], value: list[Any]) -> list[Any]:
             found += same
         _join(same[0], item)
     return found
+
+
+def _is_indexed(item: Any) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("index"), int)
+
+
+def _nested(place: tuple[Any, ...], text: str) -> dict[str, Any]:
+    """The object with this text at its place, whose numbers are those of items with an index."""
+    found: Any = text
+    for name in reversed(place):
+        found = [found | {"index": name}] if isinstance(name, int) else {name: found}
+    return dict(found)

@@ -29,8 +29,8 @@ class Mask:
         return self.text(shown)[:_MAX_LINE]  # or text that looks like an escape
 
     def json(self, found: Any, raw: str) -> Any:
-        """Parsed JSON without the key; a short key is left, as it may be a word of a sample."""
-        if self.key is None or len(self.key) < _MIN_SECRET:
+        """Parsed JSON without the key."""
+        if not self.hides_content:
             return found
         is_possible = self._longest_word in raw or _ESCAPED_ASCII.search(raw)
         return self._everywhere(found) if is_possible else found
@@ -44,10 +44,19 @@ class Mask:
             return self.text(raw)
         return self.text(raw) if masked == found else json.dumps(masked)
 
-    def joined(self, found: Any) -> Any:
-        """What the chunks of a stream make up, of which none may have had the whole key."""
-        is_short = self.key is None or len(self.key) < _MIN_SECRET
-        return found if is_short else self._everywhere(found)
+    @property
+    def hides_content(self) -> bool:
+        """Whether the key is hidden in samples too; a short one may be a word of theirs."""
+        return self.key is not None and len(self.key) >= _MIN_SECRET
+
+    def divided(self, text: str) -> tuple[str, str]:
+        """A text without the key, and its end, as far as that may be the beginning of the key."""
+        assert self.key is not None
+        last = text.rpartition(self.key)[2]
+        size = next((size for size in range(min(len(last), len(self.key) - 1), 0, -1)
+                     if last.endswith(self.key[:size])), 0)
+        place = len(text) - size
+        return self.text(text[:place]), text[place:]
 
     @property
     def _longest_word(self) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -31,6 +32,7 @@ class ComparisonOptions:
     as_json: bool = False
     prefer_finished: bool = True  # over candidates truncated at the limit of tokens
     source: str | None = None
+    is_list: bool = False  # the client wants more than one of them
     weighting: Weighting = UNIFORM
     confidence: bool | None = None  # None: only where it needs no model
     measures: MeasureOptions = field(default_factory=MeasureOptions)
@@ -66,19 +68,23 @@ class Chosen:
     weighting: Weighting  # by counts where the upstream gave no log-probabilities
     strategy: Strategy | None = None  # that of the request unless given
     ranked: RankedSegment | None = None
+    answers: Mapping[str, Hashable] = field(default_factory=dict)  # of texts, for a list of a vote
 
     def in_order(self, ranking: Ranking) -> list[Candidate]:
-        """One candidate of each distinct text, best first; then the copies, in the same order."""
+        """One candidate of each distinct text, best first; then the copies, in the same order.
+
+        In a list of a vote, texts with equal answers are copies, and those without one are last.
+        """
         rank = {self.segment.hypotheses[row]: place
                 for place, row in enumerate(ranking.order.tolist())}
-        seen: dict[str, int] = {}
-        keys = []
-        for candidate in self.compared:
-            copy = seen.get(candidate.text, 0)
-            seen[candidate.text] = copy + 1
-            keys.append((copy, rank[candidate.text]))
-        pairs = sorted(zip(keys, self.compared, strict=True), key=lambda pair: pair[0])
-        return [candidate for _, candidate in pairs] + self.others
+        seen: Counter[Hashable] = Counter()
+        copies = []
+        for candidate in sorted(self.compared, key=lambda candidate: rank[candidate.text]):
+            answer = self.answers.get(candidate.text, candidate.text)
+            copies.append((len(self.compared) if answer is None else seen[answer], candidate))
+            seen[answer] += 1
+        found = sorted(copies, key=lambda pair: pair[0])
+        return [candidate for _, candidate in found] + self.others
 
     def of(self, choices: Sequence[Choice]) -> Chosen:
         """The same, with these choices in the place of what was compared of them."""
@@ -118,7 +124,9 @@ def choose(choices: Sequence[Choice], strategy: Strategy | None, comparison: Com
     if strategy is None:
         return found
     [ranking] = ranked(comparison.measured(strategy), [segment])
-    return replace(found, ranked=ranking)
+    find = answer_of(strategy.metric) if comparison.is_list else None
+    answers = {} if find is None else {text: find(text) for text in segment.hypotheses}
+    return replace(found, ranked=ranking, answers=answers)
 
 
 def _segment(compared: Sequence[Candidate], voting: Sequence[Choice],

@@ -102,7 +102,7 @@ class CompletionHandler:
         """The ranked candidates; None if the upstream's own answer is passed on."""
         if request.passes_through:
             return None
-        comparison = self.settings.comparison(request.wants_json, request.source)
+        comparison = self.settings.comparison(request.wants_json, request.source, request.n > 1)
         try:
             async with self._choosing_deadline():
                 found = await self.executor.choose(collector.choices, request.strategy, comparison)

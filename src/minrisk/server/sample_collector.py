@@ -38,10 +38,9 @@ class SampleCollector:
     started: asyncio.Event = field(default_factory=asyncio.Event)  # the first part has come
     stop: asyncio.Event = field(default_factory=asyncio.Event)  # the rest is not needed
     is_late: bool = False
-    votes: Votes = field(default_factory=Votes)  # of the last part
-    vote_turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # first come, first served
-    vote_tasks: list[asyncio.Future[None]] = field(default_factory=list)
-    counted_samples: int = 0  # whose votes are counted
+    votes: Votes = field(default_factory=Votes)  # that were counted last
+    counting: asyncio.Future[None] | None = None
+    counted_parts: int = 0  # whose votes are counted, or being counted
     events: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(_MAX_EVENTS))
     is_relayed: bool = False  # the backend streams its answer, of which `events` has come
 
@@ -75,27 +74,27 @@ class SampleCollector:
             return
         self.parts.append(found)
         self.started.set()
-        self._count_votes(found)
+        if self.vote is not None and (self.counting is None or self.counting.done()):
+            self.counting = asyncio.ensure_future(self._count_votes(self.vote))
 
-    def _count_votes(self, part: CompletionResponse) -> None:
-        if self.vote is not None:
-            self.vote_tasks.append(asyncio.ensure_future(self._find_votes(part.choices)))
+    async def _count_votes(self, vote: Vote) -> None:
+        """Count the votes of all parts that have come meanwhile, until there are no more.
 
-    async def _find_votes(self, choices: Sequence[Choice]) -> None:
-        """After the earlier parts, with which the answers are compared."""
+        Answers are found in another process, for texts may take long. So a vote trails the samples,
+        by those that come while it counts the ones before.
+        """
         assert self.find_votes is not None
-        async with self.vote_turn:
+        while self.counted_parts < len(self.parts):
+            new = self.parts[self.counted_parts:]
+            self.counted_parts += len(new)
+            choices = [choice for part in new for choice in part.choices]
             with suppress(MinriskError):  # ranking has the same error, and tells it
                 self.votes = await self.find_votes(choices, self.votes)
-                self._add_votes(self.votes.answers, len(choices))
-
-    def _add_votes(self, answers: list[Hashable], samples: int) -> None:
-        assert self.vote is not None
-        for answer in answers:
-            self.vote.add(answer)
-        self.counted_samples += samples
-        if self.vote.is_decided(self.request.samples - self.counted_samples):
-            self.stop.set()
+                for answer in self.votes.answers:
+                    vote.add(answer)
+            counted = sum(len(part.choices) for part in self.parts[:self.counted_parts])
+            if vote.is_decided(self.request.samples - counted):
+                self.stop.set()
 
 
 async def collect_samples(backend: Backend, collector: SampleCollector, settings: Settings) -> None:
@@ -109,7 +108,8 @@ async def collect_samples(backend: Backend, collector: SampleCollector, settings
         if work.done():
             work.result()
     finally:
-        await cancel_all(work, stop, *collector.vote_tasks)
+        counting = () if collector.counting is None else (collector.counting,)
+        await cancel_all(work, stop, *counting)
     _check(collector, settings)
 
 

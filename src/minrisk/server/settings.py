@@ -200,9 +200,10 @@ class Settings:
             prepare(preset.strategy)
         self.methods.prepare()
 
-    def comparison(self, as_json: bool = False, source: str | None = None) -> ComparisonOptions:
+    def comparison(self, as_json: bool = False, source: str | None = None,
+                   is_list: bool = False) -> ComparisonOptions:
         """How the samples of a request are compared."""
-        return ComparisonOptions(as_json, self.prefer_finished, source, self.weighting,
+        return ComparisonOptions(as_json, self.prefer_finished, source, is_list, self.weighting,
                                  self.confidence, self.measures)
 
 

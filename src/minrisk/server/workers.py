@@ -13,11 +13,12 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_all_start_methods, get_context, parent_process
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, TypeVar
 
 from minrisk._core.errors import MinriskError
@@ -25,7 +26,8 @@ from minrisk._core.errors import MinriskError
 T = TypeVar("T")
 _HEADER = struct.Struct("!Q")  # before a message: its length
 _PIECE = 1 << 20  # bytes that are read at a time
-_LONG = 0.25  # seconds of a job after which other jobs get a further worker, and go first
+_LONG = 0.25  # seconds of computing after which other jobs get a further worker, and go first
+_VERY_LONG = 1.0  # seconds after which they do if a job waits, as for a program
 _LEFT = 0.25  # seconds for which a job that nobody waits for may go on
 _EXIT = 0.5  # seconds that a worker has to end the programs that it started
 _LARGE = 1 << 18  # bytes of a job that has workers of its own
@@ -49,6 +51,8 @@ class _Worker:
     process: BaseProcess
     connection: socket.socket
     is_long: bool = False  # its job takes long
+    begin: float = 0.0  # of its job
+    computed_before: float = 0.0  # seconds
 
     @classmethod
     def start(cls, nice: int) -> _Worker:
@@ -64,8 +68,12 @@ class _Worker:
         ours.setblocking(False)
         return cls(process, ours)
 
-    async def ask(self, content: bytes) -> bytearray:
-        """The reply to a message."""
+    def ask(self, content: bytes) -> asyncio.Future[bytearray]:
+        """The reply to a message, which comes later."""
+        self.begin, (self.computed_before, _) = time.monotonic(), self._status()
+        return asyncio.ensure_future(self._reply(content))
+
+    async def _reply(self, content: bytes) -> bytearray:
         loop = asyncio.get_running_loop()
         try:
             await loop.sock_sendall(self.connection, _HEADER.pack(len(content)) + content)
@@ -83,6 +91,26 @@ class _Worker:
                 raise ConnectionResetError
             found += piece
         return found
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether its job has computed or waited for long; on a busy machine, others compute."""
+        computed, is_ready = self._status()
+        return computed - self.computed_before > _LONG or (
+            not is_ready and time.monotonic() - self.begin > _VERY_LONG)
+
+    def _status(self) -> tuple[float, bool]:
+        """Seconds that the process has computed, and whether it only waits for the processor.
+
+        Where the system does not say, those of the clock.
+        """
+        try:
+            status = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8")
+        except OSError:
+            return time.monotonic(), False
+        state, *_ = fields = status.rpartition(")")[2].split()
+        user, system = map(int, fields[11:13])
+        return (user + system) / os.sysconf("SC_CLK_TCK"), state == "R"
 
     def yield_processor(self) -> None:
         """Let the processes of other jobs go first."""
@@ -135,13 +163,13 @@ class _Pool:
 
     A job whose caller is cancelled, because a client has left or a deadline has passed, is ended
     with its process. Jobs that take long do not keep others waiting: there are further workers for
-    these, up to a limit.
+    these, up to a limit, above which a job is ended and begun again when another one is finished.
     """
 
     def __init__(self, size: int, nice: int = 0) -> None:
         self._size = size
         self._nice = nice
-        self._most = size * (1 + _FURTHER)
+        self._long_turns = asyncio.Semaphore(size * _FURTHER)
         self._workers: set[_Worker] = set()
         self._idle: list[_Worker] = []
         self._starting = 0
@@ -164,21 +192,33 @@ class _Pool:
             return await self._reply(content)
 
     async def _reply(self, content: bytes) -> bytearray:
+        async with self._job(content) as (worker, job):
+            while not (job.done() or worker.takes_long):
+                await asyncio.wait({job}, timeout=_LONG)
+            if not (job.done() or self._long_turns.locked()):
+                async with self._long_turns:
+                    await self._outlast(worker, job)
+            if job.done():
+                return job.result()
+        async with self._long_turns, self._job(content) as (worker, job):
+            await self._outlast(worker, job)
+            return job.result()
+
+    @asynccontextmanager
+    async def _job(self, content: bytes) -> AsyncIterator[
+            tuple[_Worker, asyncio.Future[bytearray]]]:
+        """A job, and the worker that does it; it is ended if it is not finished at the end."""
         worker = await self._take()
-        job = asyncio.ensure_future(worker.ask(content))
-        timer = asyncio.get_running_loop().call_later(_LONG, self._outlast, worker)
+        job = worker.ask(content)
         try:
-            await asyncio.wait({job})
-        except asyncio.CancelledError:
-            self._in_background(self._abandon(worker, job))
-            raise
+            yield worker, job
         finally:
-            timer.cancel()
-        if job.exception() is None:
-            self._give_back(worker)
-        else:
-            self._in_background(self._end(worker))
-        return job.result()
+            if not job.done():
+                self._in_background(self._abandon(worker, job))
+            elif job.exception() is None:
+                self._give_back(worker)
+            else:
+                self._in_background(self._end(worker))
 
     async def _take(self) -> _Worker:
         if self._is_closed:
@@ -201,7 +241,7 @@ class _Pool:
                 turn.set_result(self._idle.pop())
         present = len(self._workers) + self._starting
         if self._waiting and self._starting < len(self._waiting) and not self._is_closed and (
-                present - self._long < self._size and present < self._most):
+                present - self._long < self._size):
             self._starting += 1
             self._in_background(self._start())
 
@@ -226,9 +266,11 @@ class _Pool:
             self._give_back(worker)
             self._assign()  # others may wait for a further one
 
-    def _outlast(self, worker: _Worker) -> None:
+    async def _outlast(self, worker: _Worker, job: asyncio.Future[bytearray]) -> None:
+        """Wait for a job that takes long, behind others."""
         worker.yield_processor()
         self._assign()
+        await asyncio.wait({job})
 
     def _give_back(self, worker: _Worker) -> None:
         if worker.is_long or self._is_closed:  # its priority is low, and there are others
@@ -239,7 +281,7 @@ class _Pool:
 
     async def _abandon(self, worker: _Worker, job: asyncio.Future[bytearray]) -> None:
         """Wait a moment for a job that nobody needs; if it goes on, end its process."""
-        await asyncio.wait({job}, timeout=_LEFT)
+        await asyncio.wait({job}, timeout=0 if worker.takes_long else _LEFT)
         if job.done() and job.exception() is None:
             self._give_back(worker)
             return

@@ -25,7 +25,7 @@ from minrisk._core.templates import SOURCE, check_template, fill_places, has_pla
 from minrisk._core.unicode import valid_unicode
 from minrisk.metrics._base import Objects, objects
 from minrisk.metrics.judge import templates
-from minrisk.metrics.judge.answers import SCORE, Scale, read_candidate
+from minrisk.metrics.judge.answers import SCORE, Scale, candidate_grammar, read_candidate
 from minrisk.metrics.judge.cache import answer_cache, question
 from minrisk.openai.background import AsyncWork, Callback, stream
 from minrisk.openai.capabilities import REPLACEABLE
@@ -37,6 +37,7 @@ _TOP_LOGPROBS = 20  # the most that OpenAI's server gives
 _MAX_ACCOUNTS = 100_000  # hypotheses whose usage is remembered until it is reported
 _TEMPLATE_HELP = "; has {source}, {rubric}, {lowest} and {highest} too"
 _OURS = ("messages", "model", "n", "stream")
+_FORMATS = {"response_format", "json_schema"}  # servers take one of these, or a grammar
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Judge(ClientOptions, Metric[Objects]):
 
     A judge reads prompt (the source), reference and hypothesis, and gives a score (Wu, Fernandes et
     al. 2025). The score is the expected value over the probabilities of the score's tokens where
-    the server gives them and scores have one digit, else the number that the judge writes. Without
+    the server gives them and scores have one digit, else the number that the judge writes. With the
+    built-in prompts, a server that takes a `grammar` (llama.cpp) writes nothing else. Without
     references (`rerank`) it judges by the source alone, and with `universal-self-consistency` it
     sees all hypotheses at once. A pair costs a request, so that strategies which need few pairs
     pay: `adaptive`, `prune`, `low-rank`, or `coarse-to-fine` after an embedding. `symmetric:judge`
@@ -195,7 +197,7 @@ class Judge(ClientOptions, Metric[Objects]):
         candidates = templates.listed(list(hyps), counts.tolist())
         asked = self._question(template, _text(source), hyps[0],
                                partial(read_candidate, count=len(hyps)), candidates=candidates,
-                               count=int(counts.sum()))
+                               count=int(counts.sum()), grammar=candidate_grammar(len(hyps)))
         return int(self._ask([asked])[0]) - 1
 
     def take_usage(self, source: str | None, texts: Iterable[str]) -> Counter[str]:
@@ -208,7 +210,7 @@ class Judge(ClientOptions, Metric[Objects]):
 
     def _question(self, template: str, source: str | None, hyp: str,
                   read: Callable[[Choice], float], reference: str | None = None,
-                  **values: object) -> _Question:
+                  grammar: str | None = None, **values: object) -> _Question:
         if source is None and has_place(template, SOURCE):
             raise InputError("metric 'judge' needs the source for {source} in its prompt; give one "
                              "for every segment")
@@ -224,8 +226,11 @@ class Judge(ClientOptions, Metric[Objects]):
                              "raise it if the model reads that much")
         about = "the choice" if "candidates" in values else f"hypothesis {shortened(hyp)}"
         has_expected = self.logprobs and self._scale.is_of_digits and "candidates" not in values
-        return _Question(self._body(prompt, has_expected), about,
-                         (source, hyp), read)
+        if template not in templates.OURS or self.answer is not None:
+            grammar = None  # such answers may have any form
+        elif grammar is None:
+            grammar = self._scale.grammar
+        return _Question(self._body(prompt, has_expected, grammar), about, (source, hyp), read)
 
     def _ask(self, questions: Sequence[_Question]) -> list[float]:
         """A number for each question, from the cache or the server."""
@@ -235,19 +240,26 @@ class Judge(ClientOptions, Metric[Objects]):
         known = store.find(keys)
         missing = {key: asked for key, asked in zip(keys, questions, strict=True)
                    if key not in known}
+        done = 0
+
+        def report() -> None:
+            report_progress("requests answered", done, len(missing))
+
         # closed, so that an error here cancels the requests that are open
-        with closing(self._answers(missing)) as answers:
-            for done, (key, value) in enumerate(answers, 1):
+        with closing(self._answers(missing, report)) as answers:
+            for key, value in answers:
                 store.add(key, value)
                 known[key] = value
-                report_progress("requests answered", done, len(missing))
+                done += 1
+                report()
         return [known[key] for key in keys]
 
-    def _answers(self, asked: dict[bytes, _Question]) -> Generator[tuple[bytes, float]]:
+    def _answers(self, asked: dict[bytes, _Question],
+                 waiting: Callback) -> Generator[tuple[bytes, float]]:
         """Numbers as the server answers; the first failure cancels the other requests."""
         if not asked:
             return
-        work = stream(self._connect, asked.items(), 2 * self.concurrency)
+        work = stream(self._connect, asked.items(), 2 * self.concurrency, waiting)
         with closing(work) as results:
             for (key, own), found in results:
                 if isinstance(found, MinriskError):
@@ -263,8 +275,8 @@ class Judge(ClientOptions, Metric[Objects]):
 
     async def _answer(self, completions: Completions,
                       item: tuple[bytes, _Question]) -> CompletionResponse:
-        request = UpstreamRequest(
-            item[1].body, replaceable=(REPLACEABLE | {"top_logprobs"}) - self._extra.keys())
+        replaceable = REPLACEABLE | {"top_logprobs", "grammar"}
+        request = UpstreamRequest(item[1].body, replaceable=replaceable - self._extra.keys())
         [part] = await completions.sample(request, range(1))
         requested = "logprobs" in request.body.keys() - completions.capabilities.unsupported_fields
         if requested and part.choices[0].raw.get("logprobs") is None:
@@ -273,12 +285,14 @@ class Judge(ClientOptions, Metric[Objects]):
                 "judge writes; logprobs=False requests none"))
         return part
 
-    def _body(self, prompt: str, logprobs: bool) -> dict[str, Any]:
+    def _body(self, prompt: str, logprobs: bool, grammar: str | None) -> dict[str, Any]:
         system = [] if self.system is None else [{"role": "system", "content": self.system}]
         body = {"model": self.model, "messages": [*system, {"role": "user", "content": prompt}],
                 "temperature": self.temperature, "max_tokens": self.max_tokens}
         if logprobs:
             body |= {"logprobs": True, "top_logprobs": _TOP_LOGPROBS}
+        if not self._extra.keys() & _FORMATS:
+            body["grammar"] = grammar
         body |= self._extra
         return {name: value for name, value in body.items() if value is not None}
 

@@ -33,6 +33,13 @@ class Scale:
         """Whether every score is one token in every tokenizer, which an expected score needs."""
         return self.highest <= _MAX_DIGIT
 
+    @property
+    def grammar(self) -> str:
+        """Of a score, in GBNF."""
+        if self.is_of_digits:
+            return f"root ::= [{self.lowest}-{self.highest}]"
+        return f"root ::= [0-9]{' [0-9]?' * (len(str(self.highest)) - 1)}"
+
     def read(self, choice: Choice) -> float:
         """The score in an answer: expected over the tokens, if their probabilities are known."""
         found = self.pattern.search(choice.text or "")
@@ -57,6 +64,12 @@ class Scale:
                 chances[int(score)] = chances.get(int(score), 0.0) + math.exp(logprob)
         total = sum(chances.values())
         return sum(score * chance for score, chance in chances.items()) / total if total else None
+
+
+def candidate_grammar(count: int) -> str:
+    """Of the name of a candidate, in GBNF."""
+    numbers = " | ".join(f'"{number}"' for number in range(1, count + 1))
+    return f'root ::= "Response " ({numbers})'
 
 
 def read_candidate(choice: Choice, count: int) -> float:

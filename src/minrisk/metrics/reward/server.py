@@ -11,6 +11,7 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import MinriskError
+from minrisk._core.progress import report_progress
 from minrisk._core.unicode import valid_unicode
 from minrisk.openai.background import AsyncWork, Callback, stream
 from minrisk.openai.client import Client, InvalidResponse, Response
@@ -50,8 +51,15 @@ class RewardServer:
             async with self._options.client() as client:
                 yield lambda block: score(client, block)
 
-        with closing(stream(connect, blocks, len(blocks))) as results:
+        done = 0
+
+        def report() -> None:
+            report_progress("requests answered", done, len(blocks))
+
+        with closing(stream(connect, blocks, len(blocks), report)) as results:
             for block, found in results:
+                done += 1
+                report()
                 if isinstance(found, MinriskError):
                     raise found
                 for index, value in read_scores(found.body):
