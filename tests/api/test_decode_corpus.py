@@ -41,7 +41,7 @@ def flags(options: dict[str, Any]) -> list[str]:
 
 
 def loop(segments, **options) -> list[minrisk.Ranking]:
-    return [minrisk.decode(s["samples"], counts=s["counts"], source=s["source"], index=index,
+    return [minrisk.decode(s["samples"], counts=s["counts"], source=s["source"], position=index,
                            **options) for index, s in enumerate(segments)]
 
 
@@ -57,7 +57,7 @@ def test_rankings_are_those_of_decode_in_a_loop(strategy, options, form, tmp_pat
         segments = write(tmp_path / "in.jsonl", *segments)
     found = list(minrisk.decode_corpus(segments, strategy=strategy, **options))
     assert [result.ranking for result in found] == expected
-    assert [result.index for result in found] == list(range(6))
+    assert [result.position for result in found] == list(range(6))
     if form != "segments":
         assert [(r.id, r.fields) for r in found] == [(f"s{i}", {"more": [i]}) for i in range(6)]
 
@@ -204,7 +204,7 @@ def test_plain_text_does_not_have_everything(options, message, tmp_path):
 def test_arrays_and_tuples_do_for_lists():
     segment = {"samples": ("a b", "a c"), "counts": np.array([1, 3]), "weights": (1, 2)}
     [found, tuples] = minrisk.decode_corpus([segment, ("a b", "a c")])
-    assert tuples.ranking == minrisk.decode(["a b", "a c"], index=1)
+    assert tuples.ranking == minrisk.decode(["a b", "a c"], position=1)
     assert found.ranking == minrisk.decode(["a b", "a c"], counts=[1, 3], weights=[1, 2])
 
 
@@ -230,14 +230,15 @@ def test_a_caller_that_leaves_stops_the_workers():
     assert not active_children()
 
 
-def test_a_failed_segment_keeps_its_place_and_raises_when_it_is_asked():
+def test_a_failed_segment_keeps_its_place_and_has_its_error():
     found = list(minrisk.decode_corpus([["a"], {"samples": [3]}, 7, ["b"]]))
     assert [r.error is None for r in found] == [True, False, False, True]
-    assert [r.index for r in found] == [0, 1, 2, 3]
+    assert [r.position for r in found] == [0, 1, 2, 3]
     assert found[2].error == ("segment 2: a segment must be a Segment, a dict or a list of "
                               "samples; got 7")
+    assert (found[1].text, found[1].utility) == (None, None)
     with pytest.raises(minrisk.InputError, match="segment 1: hypotheses must be strings"):
-        found[1].text  # noqa: B018
+        found[1].ranking  # noqa: B018
     assert "error='segment 1" in repr(found[1])
 
 

@@ -257,7 +257,7 @@ def test_indices_run_through_all_files_and_blank_lines_do_not_count(tmp_path):
     first.write_text('{"samples": ["a"]}\n\n  \n{"hypotheses": ["b"]}\n')
     second.write_text('{"samples": ["c"], "id": null}')
     found = records(SampleReader(files(first, second)))
-    assert [r.segment.index for r in found] == [0, 1, 2]
+    assert [r.segment.position for r in found] == [0, 1, 2]
     assert [r.id for r in found] == [0, 1, 2]
     assert found[1].where == f"{first}:4"
 
@@ -312,7 +312,7 @@ def test_text_columns_become_segments(tmp_path):
     assert second.segment.references == ("4", "5", "6")
     assert (first.segment.source, second.segment.source) == ("s", "t")
     assert first.segment.weights.tolist() == [0.5, 0.5, 0]
-    assert [first.segment.index, second.segment.index] == [0, 1]
+    assert [first.segment.position, second.segment.position] == [0, 1]
     assert second.where.endswith("hypotheses.txt:3-4")
 
 
