@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
+import os
 import sys
 from collections.abc import Iterator
 from multiprocessing import active_children
@@ -102,7 +103,7 @@ def test_a_folder_has_the_bytes_of_the_command_line(tmp_path):
     run("decode", pattern, "-o", f"{tmp_path}/cli/", "--workers", "1", "--format", "text")
     summary = minrisk.decode_corpus(pattern, output=f"{tmp_path}/api/", workers=1, format="text")
     assert (summary.segments, summary.failed) == (8, 2)
-    for name in ("a.txt", "b.txt", "errors.jsonl"):
+    for name in ("a.txt", "b.txt", ".errors.jsonl"):
         assert (tmp_path / "api" / name).read_bytes() == (tmp_path / "cli" / name).read_bytes()
 
 
@@ -240,6 +241,26 @@ def test_a_failed_segment_keeps_its_place_and_has_its_error():
     with pytest.raises(minrisk.InputError, match="segment 1: hypotheses must be strings"):
         found[1].ranking  # noqa: B018
     assert "error='segment 1" in repr(found[1])
+
+
+@pytest.mark.parametrize("output", [None, "out.jsonl", "out/"])
+def test_an_input_that_is_cut_during_a_run_is_noticed(tmp_path, output):
+    path = write(tmp_path / "in.jsonl", *({"samples": [f"a {i}", "b" * 99]} for i in range(3000)))
+    size = path.stat().st_size
+    line = path.read_bytes().index(b"\n", size // 2) + 1
+
+    def cut(hypothesis, reference):
+        os.truncate(path, line)
+        return 1.0
+
+    if output == "out/":  # a shard that cannot be read to its end keeps no other from it
+        found = minrisk.decode_corpus([path, write(tmp_path / "b.jsonl", {"samples": ["b"]})],
+                                      metric=cut, output=f"{tmp_path}/out/")
+        assert [f"had {size} bytes" in reason for reason in found.unfinished] == [True]
+        return
+    with pytest.raises(minrisk.InputError, match=f"had {size} bytes when the run began"):
+        list(minrisk.decode_corpus(path, metric=cut) if output is None else
+             minrisk.decode_corpus(path, metric=cut, output=tmp_path / output))
 
 
 def test_the_first_failure_ends_a_run_that_is_to_stop():

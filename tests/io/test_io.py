@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import lzma
+import os
 import sys
 import tracemalloc
 from collections import Counter
@@ -20,7 +21,7 @@ from commands import run, write
 from minrisk import InputError, MissingExtra, Ranking, Segment, decode_corpus
 from minrisk.io import compression
 from minrisk.io.files import Input, Output, file_key
-from minrisk.io.inputs import InputFile
+from minrisk.io.inputs import InputFile, input_files
 from minrisk.io.journal import Journal
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.lines import Column, TextReader
@@ -161,6 +162,31 @@ def test_a_truncated_file_names_itself_after_its_whole_lines(tmp_path, kind):
     assert next(lines) == b"%d" % numbers[0]
     with pytest.raises(InputError, match=rf"cut\.{kind}: truncated {kind}"):
         list(lines)
+
+
+@kinds
+def test_a_line_has_a_limit(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr("minrisk.io.files.MAX_LINE", 100_000)
+    path = tmp_path / f"long.{kind}"
+    path.write_bytes(COMPRESS[kind](b"a" * 90_000 + b"\n" + b"b" * 300_000 + b"\nc\n"))
+    lines = iter(Input(str(path)))
+    assert len(next(lines)) == 90_000
+    with pytest.raises(InputError, match=rf"long\.{kind}:2: found a line of more than 100,000 "):
+        next(lines)
+
+
+@pytest.mark.parametrize("change", [lambda size: size // 2, lambda size: size + 1])
+def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path, change):
+    line = b"x" * 99 + b"\n"
+    path = tmp_path / "in.txt"
+    path.write_bytes(line * 4000)
+    [file] = input_files([path])
+    for source in (file.open(), file.open()):  # before it is opened, too
+        lines = iter(source)
+        next(lines)
+        os.truncate(path, change(len(line * 4000)))
+        with pytest.raises(InputError, match=r"in\.txt: had 400000 bytes when the run began, and"):
+            list(lines)
 
 
 @kinds
