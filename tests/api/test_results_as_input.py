@@ -131,8 +131,9 @@ ROWS = [{"id": "x", "samples": ["a b", "c", "a b"], "source": None},
 
 def table(kind):
     """The rows as a table, or its column of samples."""
-    if kind == "arrow":
-        return pytest.importorskip("pyarrow").Table.from_pylist(ROWS)
+    if kind in ("arrow", "batch"):
+        pyarrow = pytest.importorskip("pyarrow")
+        return (pyarrow.Table if kind == "arrow" else pyarrow.RecordBatch).from_pylist(ROWS)
     if kind == "polars":
         return pytest.importorskip("polars").DataFrame(ROWS)
     frame = pytest.importorskip("pandas").DataFrame(ROWS)
@@ -141,7 +142,7 @@ def table(kind):
     return frame.assign(source=[float("nan"), "s"]) if kind == "missing" else frame
 
 
-@pytest.mark.parametrize("kind", ["pandas", "arrays", "missing", "arrow", "polars"])
+@pytest.mark.parametrize("kind", ["pandas", "arrays", "missing", "arrow", "batch", "polars"])
 def test_tables_are_segments(kind):
     first, second = minrisk.decode_corpus(table(kind))
     assert (first.text, second.text) == ("a b", "d")
@@ -149,7 +150,7 @@ def test_tables_are_segments(kind):
     assert (first.segment.source, second.segment.source) == (None, "s")
 
 
-@pytest.mark.parametrize("kind", ["pandas", "arrays", "polars"])
+@pytest.mark.parametrize("kind", ["pandas", "arrays", "arrow", "batch", "polars"])
 def test_columns_are_segments(kind):
     assert [one.text for one in minrisk.decode_corpus(table(kind)["samples"])] == ["a b", "d"]
 
@@ -158,6 +159,11 @@ def test_texts_of_numpy_become_strings():
     texts = np.array(["a", "b", "b"])
     assert type(minrisk.decode(texts).text) is str
     assert [one.text for one in minrisk.decode_corpus([texts])] == ["b"]
+
+
+def test_texts_may_be_a_column_of_arrow():
+    pyarrow = pytest.importorskip("pyarrow")
+    assert minrisk.decode(pyarrow.array(["a", "b", "b"])).text == "b"
 
 
 def test_a_table_has_prompts_too():

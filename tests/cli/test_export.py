@@ -225,9 +225,10 @@ def test_of_an_exported_folder_data_tools_read_the_shards_alone(exported):
             "a.jsonl", "b.jsonl"}
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_an_exported_folder_is_a_dataset(exported, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    datasets = pytest.importorskip("datasets", reason="needs datasets, of Hugging Face")
+    datasets = pytest.importorskip("datasets", reason="needs datasets, which is heavy")
     found = datasets.load_dataset(str(exported), split="train", cache_dir=str(tmp_path / "cache"))
     assert found.to_list() == [{"source": "x", "target": "y"}] * 2
     assert [one.text for one in minrisk.decode_corpus(found.map(

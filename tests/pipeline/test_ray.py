@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
+import socket
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
+import minrisk
 from commands import Result, read, run, spawn, wait_for, write
 from minrisk._core.errors import InputError
 from minrisk.cli.execute import SOME_FAILED
@@ -159,6 +165,45 @@ def test_what_concerns_all_segments_ends_the_run(on_ray, tmp_path):
     assert result.code == 2
     assert "error: nobody can use this" in result.err
     assert "Traceback" not in result.err
+
+
+def test_a_package_that_the_nodes_lack_is_named(connected, tmp_path, monkeypatch):
+    (tmp_path / "only_here.py").write_text("def equal(one, other): return float(one == other)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    metric = import_module("only_here").equal
+    with pytest.raises(minrisk.UnusableError, match=r"cannot load .*No module named 'only_here'"):
+        list(minrisk.decode_corpus([["a"]], metric=metric, engine="ray",
+                                   address=connected.address))
+
+
+@pytest.fixture
+def guarded(tmp_path):
+    """The address of a cluster that wants a token."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block",
+               "--port", str(port), "--num-cpus", "0", "--include-dashboard=false",
+               "--temp-dir", mkdtemp(prefix="ray-"), "--object-store-memory", "100000000"]
+    with (tmp_path / "log").open("w") as log, subprocess.Popen(
+            command, stdout=log, stderr=log,
+            env=os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "secret" * 8}) as head:
+        wait_for(lambda: "Ray runtime started" in (tmp_path / "log").read_text(), PATIENCE)
+        yield f"127.0.0.1:{port}"
+        head.terminate()
+
+
+def test_a_cluster_that_wants_a_token_says_so(guarded, tmp_path, monkeypatch):
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with spawn("decode", write(tmp_path / "in.jsonl", {"samples": ["a"]}), "--engine", "ray",
+               "--address", guarded) as process:
+        error = process.communicate(timeout=PATIENCE)[1].decode()
+    assert process.returncode == 2
+    assert "refuses this process" in error
+    assert "token" in error.splitlines()[-1]
+    assert "Traceback" not in error
 
 
 def test_a_node_that_goes_takes_nothing_with_it(on_ray, cluster, flag, tmp_path, monkeypatch):
