@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -182,12 +182,13 @@ def guarded(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block",
-               "--port", str(port), "--num-cpus", "0", "--include-dashboard=false",
-               "--temp-dir", mkdtemp(prefix="ray-"), "--object-store-memory", "100000000"]
-    with (tmp_path / "log").open("w") as log, subprocess.Popen(
-            command, stdout=log, stderr=log,
-            env=os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "secret" * 8}) as head:
+    # in a folder with a short name, for there are sockets in it
+    with (TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder,
+          (tmp_path / "log").open("w") as log, subprocess.Popen(
+            [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block",
+             "--port", str(port), "--num-cpus", "0", "--include-dashboard=false",
+             "--temp-dir", folder, "--object-store-memory", "100000000"], stdout=log, stderr=log,
+            env=os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "secret" * 8}) as head):
         wait_for(lambda: "Ray runtime started" in (tmp_path / "log").read_text(), PATIENCE)
         yield f"127.0.0.1:{port}"
         head.terminate()
