@@ -60,7 +60,7 @@ MAY_IMPORT = {
     "_core.recipe": PLAIN,
     "_core.registry": PLAIN | {"_core.recipe"},
     "_core.signature": PLAIN | {"_core.adapters", "_core.recipe"},
-    "_core.decoding": PROTOCOLS,
+    "_core.decoding": PROTOCOLS | {"strategies"},  # `abstain` measures
     "testing": PROTOCOLS,
     "_torch": PLAIN | {"_torch"},
     "metrics": PROTOCOLS | {"_core.named_files", "metrics", "openai", "_native", "_torch"},

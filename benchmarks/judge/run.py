@@ -96,7 +96,7 @@ class Study:
 
     def row(self, trial: Trial) -> dict[str, Any]:
         found = [minrisk.decode(texts, source=prompt, metric=self.judge,
-                                strategy=trial.strategy, index=index, **trial.options)
+                                strategy=trial.strategy, position=index, **trial.options)
                  for index, (prompt, texts) in enumerate(self.samples)]
         return {
             "strategy": trial.label,

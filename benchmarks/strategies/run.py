@@ -100,7 +100,7 @@ def segments(count: int, samples: int, as_words: bool) -> Iterator[minrisk.Segme
             texts, source = record["samples"][:samples], record["source"]
             if as_words:
                 texts, source = [known(text) for text in texts], known(source)
-            yield minrisk.Segment(texts, source=source, index=index)
+            yield minrisk.Segment(texts, source=source, position=index)
 
 
 def known(text: str) -> str:

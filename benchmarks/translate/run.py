@@ -85,7 +85,7 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         return sampler.sample(sources, args.samples)
 
     def choose(drawn: list[list[Any]]) -> list[str]:
-        segments = [minrisk.Segment([s.text for s in own], source=source, index=index,
+        segments = [minrisk.Segment([s.text for s in own], source=source, position=index,
                                     counts=[s.count for s in own])
                     for index, (own, source) in enumerate(zip(drawn, sources, strict=True))]
         return [segment.hypotheses[strategy.rank([segment])[0].best] for segment in segments]

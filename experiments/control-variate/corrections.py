@@ -18,7 +18,7 @@ def corrected(pool: minrisk.Pool, sizes: Sequence[int]) -> Iterator[tuple[str, n
     missed = scores - surrogate[:, columns]  # (H, R)
     points = pool.vectors()[columns]
     for size in sizes:
-        rng = np.random.default_rng([size, pool.segment.index])
+        rng = np.random.default_rng([size, pool.segment.position])
         share = (1 + size) / mass.size
         rows = rng.choice(mass.size, min(size, mass.size), replace=False, p=mass)
         random = np.average(missed[:, rows], axis=1, weights=mass[rows])

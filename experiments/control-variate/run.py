@@ -47,7 +47,7 @@ def main() -> None:
     methods: Found = {}
     variants: Found = {}
     for index, record in enumerate(samples()[: options.segments]):
-        segment = minrisk.Segment(record["samples"], source=record["source"], index=index)
+        segment = minrisk.Segment(record["samples"], source=record["source"], position=index)
         compare(segment, *metrics, methods, variants)
         results = {"machine": machine.describe("torch", "numpy"), "segments": index + 1,
                    "hidden": options.hidden, "epochs": options.epochs, "spearman": spearman,

@@ -123,7 +123,7 @@ def choice(strategy: Strategy, item: Item, fields: Fields, index: int) -> Fields
     given = {"logprobs": fields["logprobs"]} if probable else {}
     began = perf_counter()
     ranking = minrisk.decode(fields["samples"], source=item.task.question(item.source),
-                             strategy=strategy, index=index, **given)
+                             strategy=strategy, position=index, **given)
     seconds = perf_counter() - began
     usage = dict(getattr(strategy.metric, "usage", {}))
     return {"text": ranking.text, "signature": ranking.signature,

@@ -64,7 +64,7 @@ def decode(utility: Utility, material: Material, count: int, settings: Settings,
            curves: bool, processes: int = 1) -> Decoded:
     """With the points of all curves, or only the choices."""
     def judge(left: Sequence[int]) -> Iterator[Fields]:
-        segments = (Segment(material.samples[index][:count], index=index,
+        segments = (Segment(material.samples[index][:count], position=index,
                             source=material.items[index].source) for index in left)
         if left:
             yield from _spread(segments, partial(_judge, utility, _alone(settings), curves),

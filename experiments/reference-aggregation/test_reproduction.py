@@ -126,7 +126,7 @@ def test_a_remembered_metric_ranks_as_the_metric_does(texts, size):
             (ChrF(), lambda m: minrisk.AggregateToFine(m, size)),
             (Curved(), minrisk.Standard), (Curved(), lambda m: minrisk.ControlVariate(m, size / 4))]
     for metric, strategy in ways:
-        segment = Segment(texts, source="a cat", index=1)
+        segment = Segment(texts, source="a cat", position=1)
         [expected] = strategy(metric).rank([segment])
         [found] = strategy(ScoreCacheMetric(metric)).rank([segment])
         assert_close(found.utility, expected.utility, scale=100)

@@ -169,7 +169,7 @@ def comet(shape: models.Shape, work: Work) -> Found:
     from minrisk.metrics.comet import Comet
 
     own = replace(work, segments=[
-        Segment(models.texts(work.samples, seed=i), index=i,
+        Segment(models.texts(work.samples, seed=i), position=i,
                 source=models.texts(1, seed=1000 + i)[0]) for i in range(len(work.segments))])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "comet"

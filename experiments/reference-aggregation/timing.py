@@ -72,7 +72,7 @@ def work_of(part: Part, given: argparse.Namespace) -> Work:
 def read(path: Path, segments: int, samples: int) -> list[Segment]:
     with lzma.open(path, "rt", encoding="utf-8") as lines:
         records = [json.loads(line) for line in islice(lines, segments)]
-    return [Segment(r["samples"][:samples], source=r["source"], index=i)
+    return [Segment(r["samples"][:samples], source=r["source"], position=i)
             for i, r in enumerate(records)]
 
 

@@ -51,7 +51,7 @@ def _correlations(records: list[dict[str, Any]], n: int) -> dict[str, Any]:
     for index, record in enumerate(records):
         for threshold in THRESHOLDS:
             strategy = minrisk.Uncertain(minrisk.Standard(CHRF), threshold=threshold)
-            ranking = minrisk.decode(record["samples"][:n], index=index, strategy=strategy)
+            ranking = minrisk.decode(record["samples"][:n], position=index, strategy=strategy)
             for field in FIELDS:
                 label = field if field == "utility" else f"{field} {threshold}"
                 value = getattr(ranking.uncertainty, field)

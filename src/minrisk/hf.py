@@ -181,7 +181,7 @@ def _segment(tokenizer: Any, prompt: TokenizedPrompt, samples: Sequence[SampledS
              index: int) -> Segment:
     texts = tokenizer.batch_decode([one.tokens for one in samples], skip_special_tokens=True)
     source = tokenizer.decode(prompt.source or prompt.prefix, skip_special_tokens=True)
-    return Segment(texts, source=source, index=index, counts=[one.count for one in samples])
+    return Segment(texts, source=source, position=index, counts=[one.count for one in samples])
 
 
 def _samples(segments: Sequence[Segment],

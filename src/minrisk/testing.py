@@ -98,7 +98,7 @@ def check_strategy(strategy: Strategy, segments: Sequence[Segment] | None = None
     >>> check_strategy(minrisk.NByS("chrf", subset=1))
     """
     if segments is None:
-        segments = [Segment(c.hyps, source=c.source, index=i) for i, c in enumerate(cases())]
+        segments = [Segment(c.hyps, source=c.source, position=i) for i, c in enumerate(cases())]
     rankings = strategy.rank(segments)
     assert len(rankings) == len(segments)
     for segment, ranking in zip(segments, rankings, strict=True):

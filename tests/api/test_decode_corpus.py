@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
+import os
 import sys
 from collections.abc import Iterator
 from multiprocessing import active_children
@@ -41,7 +42,7 @@ def flags(options: dict[str, Any]) -> list[str]:
 
 
 def loop(segments, **options) -> list[minrisk.Ranking]:
-    return [minrisk.decode(s["samples"], counts=s["counts"], source=s["source"], index=index,
+    return [minrisk.decode(s["samples"], counts=s["counts"], source=s["source"], position=index,
                            **options) for index, s in enumerate(segments)]
 
 
@@ -57,7 +58,7 @@ def test_rankings_are_those_of_decode_in_a_loop(strategy, options, form, tmp_pat
         segments = write(tmp_path / "in.jsonl", *segments)
     found = list(minrisk.decode_corpus(segments, strategy=strategy, **options))
     assert [result.ranking for result in found] == expected
-    assert [result.index for result in found] == list(range(6))
+    assert [result.position for result in found] == list(range(6))
     if form != "segments":
         assert [(r.id, r.fields) for r in found] == [(f"s{i}", {"more": [i]}) for i in range(6)]
 
@@ -102,7 +103,7 @@ def test_a_folder_has_the_bytes_of_the_command_line(tmp_path):
     run("decode", pattern, "-o", f"{tmp_path}/cli/", "--workers", "1", "--format", "text")
     summary = minrisk.decode_corpus(pattern, output=f"{tmp_path}/api/", workers=1, format="text")
     assert (summary.segments, summary.failed) == (8, 2)
-    for name in ("a.txt", "b.txt", "errors.jsonl"):
+    for name in ("a.txt", "b.txt", ".errors.jsonl"):
         assert (tmp_path / "api" / name).read_bytes() == (tmp_path / "cli" / name).read_bytes()
 
 
@@ -204,7 +205,7 @@ def test_plain_text_does_not_have_everything(options, message, tmp_path):
 def test_arrays_and_tuples_do_for_lists():
     segment = {"samples": ("a b", "a c"), "counts": np.array([1, 3]), "weights": (1, 2)}
     [found, tuples] = minrisk.decode_corpus([segment, ("a b", "a c")])
-    assert tuples.ranking == minrisk.decode(["a b", "a c"], index=1)
+    assert tuples.ranking == minrisk.decode(["a b", "a c"], position=1)
     assert found.ranking == minrisk.decode(["a b", "a c"], counts=[1, 3], weights=[1, 2])
 
 
@@ -230,15 +231,36 @@ def test_a_caller_that_leaves_stops_the_workers():
     assert not active_children()
 
 
-def test_a_failed_segment_keeps_its_place_and_raises_when_it_is_asked():
+def test_a_failed_segment_keeps_its_place_and_has_its_error():
     found = list(minrisk.decode_corpus([["a"], {"samples": [3]}, 7, ["b"]]))
     assert [r.error is None for r in found] == [True, False, False, True]
-    assert [r.index for r in found] == [0, 1, 2, 3]
+    assert [r.position for r in found] == [0, 1, 2, 3]
     assert found[2].error == ("segment 2: a segment must be a Segment, a dict or a list of "
                               "samples; got 7")
+    assert (found[1].text, found[1].utility) == (None, None)
     with pytest.raises(minrisk.InputError, match="segment 1: hypotheses must be strings"):
-        found[1].text  # noqa: B018
+        found[1].ranking  # noqa: B018
     assert "error='segment 1" in repr(found[1])
+
+
+@pytest.mark.parametrize("output", [None, "out.jsonl", "out/"])
+def test_an_input_that_is_cut_during_a_run_is_noticed(tmp_path, output):
+    path = write(tmp_path / "in.jsonl", *({"samples": [f"a {i}", "b" * 99]} for i in range(3000)))
+    size = path.stat().st_size
+    line = path.read_bytes().index(b"\n", size // 2) + 1
+
+    def cut(hypothesis, reference):
+        os.truncate(path, line)
+        return 1.0
+
+    if output == "out/":  # a shard that cannot be read to its end keeps no other from it
+        found = minrisk.decode_corpus([path, write(tmp_path / "b.jsonl", {"samples": ["b"]})],
+                                      metric=cut, output=f"{tmp_path}/out/")
+        assert [f"had {size} bytes" in reason for reason in found.unfinished] == [True]
+        return
+    with pytest.raises(minrisk.InputError, match=f"had {size} bytes when the run began"):
+        list(minrisk.decode_corpus(path, metric=cut) if output is None else
+             minrisk.decode_corpus(path, metric=cut, output=tmp_path / output))
 
 
 def test_the_first_failure_ends_a_run_that_is_to_stop():

@@ -102,7 +102,7 @@ def test_a_result_that_failed_fails_again():
 
 
 def test_a_segment_is_decoded_alone():
-    segment = minrisk.Segment(["a b", "c", "c"], index=4)
+    segment = minrisk.Segment(["a b", "c", "c"], position=4)
     assert minrisk.decode(segment).text == "c"
     with pytest.raises(minrisk.InputError, match="give it alone"):
         minrisk.decode(segment, source="x")
@@ -131,8 +131,9 @@ ROWS = [{"id": "x", "samples": ["a b", "c", "a b"], "source": None},
 
 def table(kind):
     """The rows as a table, or its column of samples."""
-    if kind == "arrow":
-        return pytest.importorskip("pyarrow").Table.from_pylist(ROWS)
+    if kind in ("arrow", "batch"):
+        pyarrow = pytest.importorskip("pyarrow")
+        return (pyarrow.Table if kind == "arrow" else pyarrow.RecordBatch).from_pylist(ROWS)
     if kind == "polars":
         return pytest.importorskip("polars").DataFrame(ROWS)
     frame = pytest.importorskip("pandas").DataFrame(ROWS)
@@ -141,7 +142,7 @@ def table(kind):
     return frame.assign(source=[float("nan"), "s"]) if kind == "missing" else frame
 
 
-@pytest.mark.parametrize("kind", ["pandas", "arrays", "missing", "arrow", "polars"])
+@pytest.mark.parametrize("kind", ["pandas", "arrays", "missing", "arrow", "batch", "polars"])
 def test_tables_are_segments(kind):
     first, second = minrisk.decode_corpus(table(kind))
     assert (first.text, second.text) == ("a b", "d")
@@ -149,7 +150,7 @@ def test_tables_are_segments(kind):
     assert (first.segment.source, second.segment.source) == (None, "s")
 
 
-@pytest.mark.parametrize("kind", ["pandas", "arrays", "polars"])
+@pytest.mark.parametrize("kind", ["pandas", "arrays", "arrow", "batch", "polars"])
 def test_columns_are_segments(kind):
     assert [one.text for one in minrisk.decode_corpus(table(kind)["samples"])] == ["a b", "d"]
 
@@ -160,7 +161,80 @@ def test_texts_of_numpy_become_strings():
     assert [one.text for one in minrisk.decode_corpus([texts])] == ["b"]
 
 
+def test_texts_may_be_a_column_of_arrow():
+    pyarrow = pytest.importorskip("pyarrow")
+    assert minrisk.decode(pyarrow.array(["a", "b", "b"])).text == "b"
+
+
 def test_a_table_has_prompts_too():
     frame = pytest.importorskip("pandas").DataFrame(PROMPTS)
     found = minrisk.sample(frame, 3, sampler=Cut())
     assert [one.texts[0] for one in found] == ["the cat sat", "a dog ran"]
+
+
+def results():
+    """A choice, a failure and an abstention, and the results of two prompts."""
+    samples = {"x": ["c", "a b", "a b"], "y": [], "z": ["u", "v"]}
+    decoded = minrisk.decode_corpus([{"id": id, "samples": samples[id]} for id in samples],
+                                    metric="exact-match", confidence=True, abstain=0.6)
+    return list(decoded), list(minrisk.translate(PROMPTS, 3, sampler=Cut()))
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_results_are_a_table(package):
+    frame = pytest.importorskip(package).DataFrame
+    decoded, translated = results()
+    for found in (decoded, translated):
+        table = frame(found)
+        assert not [name for name in table.columns if name.startswith("_")]
+        for name in ("id", "text", "index", "utility", "answer"):  # pandas has None as NaN
+            assert [None if value != value else value for value in table[name].to_list()] == [
+                getattr(one, name) for one in found]
+
+
+def test_an_index_is_the_place_of_the_choice_in_python_as_in_json(tmp_path):
+    path = write(tmp_path / "in.jsonl", {"samples": ["c", "a b", "a b"]}, {"samples": ["d"]})
+    lines = run("decode", path).records
+    found = list(minrisk.decode_corpus(path))
+    assert [line["index"] for line in lines] == [one.index for one in found] == [1, 0]
+    assert [one.position for one in found] == [one.segment.position for one in found] == [0, 1]
+    assert [one.as_record()["index"] for one in found] == [1, 0]
+
+
+def test_an_index_counts_samples_that_are_no_candidates(tmp_path):
+    def draw(prompt, n):
+        return [Sample("cut", finish_reason="length"), Sample("a", count=n - 2), Sample("b")]
+
+    minrisk.answer(["?"], 4, sampler=draw, output=tmp_path / "a.jsonl")
+    found = minrisk.answer("?", 4, sampler=draw)
+    line = json.loads((tmp_path / "a.jsonl").read_text())
+    assert found.index == line["index"] == 1
+    assert found.samples[found.index].text == found.text == line["text"]
+
+
+ABSTAINING = {
+    "decode_corpus": lambda **given: list(minrisk.decode_corpus([["u", "v"], ["a", "a"]], **given)),
+    "translate": lambda **given: list(minrisk.translate(
+        ["uv", "aa"], 2, sampler=lambda prompt, n: list(prompt), **given)),
+    "answer": lambda **given: [minrisk.answer(
+        prompt, 2, sampler=lambda prompt, n: list(prompt), **given) for prompt in ("uv", "aa")]}
+
+
+@pytest.mark.parametrize("call", ABSTAINING)
+def test_a_call_abstains_without_an_output(call):
+    torn, sure = ABSTAINING[call](abstain=0.6)
+    assert (torn.text, torn.abstained, torn.uncertainty.largest) == (None, True, 0.5)
+    assert (sure.text, sure.abstained) == ("a", False)
+    assert torn.segment.hypotheses[torn.ranking.best] == "u"
+    assert torn.as_record()["abstained"] is True
+    assert minrisk.score([torn, sure], ["u", "a"]) == minrisk.score(["", "a"], ["u", "a"])
+
+
+def test_a_ranking_abstains():
+    torn, sure = (minrisk.decode(texts, abstain=0.6) for texts in (["u", "v"], ["a", "a"]))
+    assert (sure.text, sure.abstained, torn.abstained) == ("a", False, True)
+    assert "abstained" in repr(torn)
+    with pytest.raises(minrisk.InputError, match="abstained"):
+        torn.text  # noqa: B018
+    with pytest.raises(minrisk.InputError, match="abstain must be"):
+        minrisk.decode(["a"], abstain=2)

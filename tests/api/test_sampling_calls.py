@@ -122,7 +122,8 @@ def test_a_prompt_that_fails_keeps_its_place(server):
     found = list(minrisk.sample(SOURCES, 2, sampler=sampler(server)))
     assert [r.error is None for r in found] == [True, True, False, True]
     with pytest.raises(minrisk.InputError, match=r"segment 2: .*not with me"):
-        found[2].samples  # noqa: B018
+        found[2].texts  # noqa: B018
+    assert (*found[2].samples, found[2].usage) == (None,)
 
 
 def test_chats_are_prompts_too(server):

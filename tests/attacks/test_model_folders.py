@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -245,6 +246,18 @@ def test_a_kernel_of_the_hub_is_refused_for_any_part_of_a_model(chosen, tmp_path
     write(tmp_path / "config.json", {"model_type": "gemma3", "attn_implementation": chosen})
     with pytest.raises(minrisk.InputError, match=r"kernel .*evil/kernel.*; remove attn_impl"):
         load_config(str(tmp_path))
+
+
+@pytest.mark.skipif(find_spec("bitsandbytes") is not None, reason="bitsandbytes is there")
+def test_a_quantized_model_names_the_package_that_it_needs(tmp_path):
+    model = sampler(tmp_path / "model")
+    hostile.change(model / "config.json", quantization_config={
+        "quant_method": "bitsandbytes", "load_in_8bit": True})
+    (tmp_path / "in.txt").write_text("a cat\n")
+    found = run("sample", tmp_path / "in.txt", "--model", model, "-n", 2)
+    assert (found.code, found.out) == (2, "")
+    assert "needs a package that is not installed" in found.err
+    assert "Traceback" not in found.err
 
 
 @pytest.mark.parametrize(("field", "value"), [

@@ -361,7 +361,7 @@ def test_failures_of_all_segments_are_counted_once(tmp_path, count, wanted):
 
 @pytest.mark.parametrize(("args", "recorded"), [
     ("-o @out.jsonl", "errors are in @out.jsonl"),
-    ("-o @out/", "errors are in @out/errors.jsonl"),
+    ("-o @out/", "errors are in @out/.errors.jsonl"),
     ("", "errors are in the output"),
     ("--format text", "the first: @in.jsonl:2: found invalid JSON"),
 ])

@@ -49,10 +49,10 @@ def test_references_default_to_the_hypotheses_with_even_weights():
 
 
 def test_keeping_hypotheses_keeps_the_references():
-    kept = minrisk.Segment(["a", "b", "c"], weights=[1, 2, 1], index=7).keep(np.array([2, 0]))
+    kept = minrisk.Segment(["a", "b", "c"], weights=[1, 2, 1], position=7).keep(np.array([2, 0]))
     assert kept.hypotheses == ("c", "a")
     assert kept.references == ("a", "b", "c")
-    assert kept.index == 7
+    assert kept.position == 7
     np.testing.assert_array_equal(kept.self_columns, [2, 0])
 
 

@@ -205,3 +205,31 @@ def test_datasets_loads_the_pairs(bundled, tmp_path, args):
     assert loaded.column_names == ["prompt", "chosen", "rejected"]
     assert len(loaded) == 10
     assert loaded.to_list() == [json.loads(line) for line in (tmp_path / "dpo.jsonl").open()]
+
+
+@pytest.fixture
+def exported(tmp_path):
+    """A folder of two shards, with a segment that failed."""
+    for name in ("a", "b"):
+        write(tmp_path / f"{name}.jsonl", {"source": "x", "samples": ["y"]},
+              {"source": "z", "samples": []})
+    run("export", f"{tmp_path}/*.jsonl", "-o", f"{tmp_path}/out/", "--workers", 1)
+    return tmp_path / "out"
+
+
+def test_of_an_exported_folder_data_tools_read_the_shards_alone(exported):
+    """They ignore names with a leading dot or underscore."""
+    assert "zero hypotheses" in (exported / ".errors.jsonl").read_text()
+    assert {path.name for path in exported.rglob("*") if not any(
+        part.startswith((".", "_")) for part in path.relative_to(exported).parts)} == {
+            "a.jsonl", "b.jsonl"}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_exported_folder_is_a_dataset(exported, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    datasets = pytest.importorskip("datasets", reason="needs datasets, which is heavy")
+    found = datasets.load_dataset(str(exported), split="train", cache_dir=str(tmp_path / "cache"))
+    assert found.to_list() == [{"source": "x", "target": "y"}] * 2
+    assert [one.text for one in minrisk.decode_corpus(found.map(
+        lambda row: {"samples": [row["target"]]}))] == ["y", "y"]

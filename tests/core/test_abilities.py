@@ -354,7 +354,7 @@ class Overlapping(Length):
 def test_batches_of_a_wrapper_overlap_as_those_of_its_metric(metric):
     assert metric.concurrent_batches == 2
     Overlapping.threads.clear()
-    records = [Record(i, i, "", 0, segment=minrisk.Segment(["a", "bb"], index=i))
+    records = [Record(i, i, "", 0, segment=minrisk.Segment(["a", "bb"], position=i))
                for i in range(3)]
     assert len(list(Decode(minrisk.Standard(metric), batch_size=1)(iter(records)))) == 3
     assert Overlapping.threads

@@ -37,7 +37,7 @@ def test_a_loop_is_what_the_command_line_gives(strategy, options, tmp_path):
     path = write(tmp_path / "in.jsonl", *segments)
     flags = [f"--{name}={value}" for name, value in options.items()]
     told = run("decode", path, "--strategy", strategy, *flags, "--utilities").records
-    found = [minrisk.decode(segment["samples"], counts=segment["counts"], index=index,
+    found = [minrisk.decode(segment["samples"], counts=segment["counts"], position=index,
                             strategy=strategy, **options)
              for index, segment in enumerate(segments)]
     assert [ranking.text for ranking in found] == [record["text"] for record in told]
@@ -82,8 +82,8 @@ def test_a_class_takes_the_options_of_its_name():
     ({"strategy": minrisk.NByS}, "needs the option subset"),
     ({"strategy": minrisk.NByS, "sub": 1}, "did you mean 'subset'?"),
     ({"strategy": minrisk.Standard("chrf"), "metric": "bleu"}, "already part of the strategy"),
-    ({"index": -1}, "index must be an integer of at least 0; got -1"),
-    ({"index": "a"}, "index must be an integer of at least 0; got 'a'"),
+    ({"position": -1}, "position must be an integer of at least 0; got -1"),
+    ({"position": "a"}, "position must be an integer of at least 0; got 'a'"),
     ({"counts": [1]}, "expected 4 counts (one per sample), got 1"),
     ({"keep": 1}, "unknown option 'keep'; it belongs to strategy aggregate-to-fine, coarse-to-"),
     ({"strategy": minrisk.Standard, "keep": 1}, "'keep'; it belongs to strategy aggregate-to-"),

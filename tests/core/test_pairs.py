@@ -77,7 +77,7 @@ def test_decode_tells_the_pairs(tmp_path):
 def test_scores_that_were_kept_are_not_computed_again():
     metric = Counting()
     standard = minrisk.Standard(metric)
-    segments = minrisk.Batch([minrisk.Segment(["a b", "b", "a b", "c"], source="s", index=i)
+    segments = minrisk.Batch([minrisk.Segment(["a b", "b", "a b", "c"], source="s", position=i)
                               for i in range(2)])
     kept = [pool.keep_scores() for pool in minrisk.bind(standard.metric, segments)]
     seen = metric.pairs

@@ -115,7 +115,7 @@ SHARES = [name for name in STRATEGIES.builtin
 def test_a_budget_of_everything_loses_nothing(strategy):
     """So the options exist, and each is a share of the right whole."""
     budget = STRATEGIES.get(strategy).tried
-    segment = Segment(HYPS, [*HYPS, "birds"], "a cat", index=3)
+    segment = Segment(HYPS, [*HYPS, "birds"], "a cat", position=3)
     metric = {"centroid": Counting(), "control-variate": Curved()}.get(strategy, ChrF())
     study = Study(metric, [segment], [], coarse=ChrF(order=1), quality=Counting())
     trial = Trial(strategy, budget.option, 1.0, budget.of)
@@ -268,7 +268,7 @@ def test_segments_before_a_broken_input_are_kept(samples, tmp_path):
 
 def test_real_samples_give_the_known_accuracy(ntrex):
     """That of all 200 segments is known from the tests of strategies."""
-    segments = [Segment(r["samples"], index=i) for i, r in enumerate(ntrex[:40])]
+    segments = [Segment(r["samples"], position=i) for i, r in enumerate(ntrex[:40])]
     study = Study(ChrF(), [segments[0]], [])
     study.trials = [EXACT, Trial("aggregate")]
     found = [study.evaluate(segment).outcomes["aggregate"] for segment in segments]

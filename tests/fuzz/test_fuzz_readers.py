@@ -104,7 +104,7 @@ def test_lines_with_samples_are_segments_or_errors(content, weighting, oracle, t
         assert (record.segment is None) == (record.error is not None)
         if record.segment is not None:
             assert abs(record.segment.weights.sum() - 1) < 1e-9
-            assert record.segment.index == record.index
+            assert record.segment.position == record.index
 
 
 @fuzz(content=lines_of(PROMPTS), form=st.sampled_from(["auto", "text", "json"]),

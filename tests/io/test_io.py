@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import lzma
+import os
 import sys
 import tracemalloc
 from collections import Counter
@@ -20,7 +21,7 @@ from commands import run, write
 from minrisk import InputError, MissingExtra, Ranking, Segment, decode_corpus
 from minrisk.io import compression
 from minrisk.io.files import Input, Output, file_key
-from minrisk.io.inputs import InputFile
+from minrisk.io.inputs import InputFile, input_files
 from minrisk.io.journal import Journal
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.lines import Column, TextReader
@@ -164,6 +165,31 @@ def test_a_truncated_file_names_itself_after_its_whole_lines(tmp_path, kind):
 
 
 @kinds
+def test_a_line_has_a_limit(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr("minrisk.io.files.MAX_LINE", 100_000)
+    path = tmp_path / f"long.{kind}"
+    path.write_bytes(COMPRESS[kind](b"a" * 90_000 + b"\n" + b"b" * 300_000 + b"\nc\n"))
+    lines = iter(Input(str(path)))
+    assert len(next(lines)) == 90_000
+    with pytest.raises(InputError, match=rf"long\.{kind}:2: found a line of more than 100,000 "):
+        next(lines)
+
+
+@pytest.mark.parametrize("change", [lambda size: size // 2, lambda size: size + 1])
+def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path, change):
+    line = b"x" * 99 + b"\n"
+    path = tmp_path / "in.txt"
+    path.write_bytes(line * 4000)
+    [file] = input_files([path])
+    for source in (file.open(), file.open()):  # before it is opened, too
+        lines = iter(source)
+        next(lines)
+        os.truncate(path, change(len(line * 4000)))
+        with pytest.raises(InputError, match=r"in\.txt: had 400000 bytes when the run began, and"):
+            list(lines)
+
+
+@kinds
 def test_a_corrupt_file_names_itself(tmp_path, kind):
     data = bytearray(COMPRESS[kind](bytes(range(256)) * 40))
     data[12:40] = b"\xff" * 28
@@ -257,7 +283,7 @@ def test_indices_run_through_all_files_and_blank_lines_do_not_count(tmp_path):
     first.write_text('{"samples": ["a"]}\n\n  \n{"hypotheses": ["b"]}\n')
     second.write_text('{"samples": ["c"], "id": null}')
     found = records(SampleReader(files(first, second)))
-    assert [r.segment.index for r in found] == [0, 1, 2]
+    assert [r.segment.position for r in found] == [0, 1, 2]
     assert [r.id for r in found] == [0, 1, 2]
     assert found[1].where == f"{first}:4"
 
@@ -312,7 +338,7 @@ def test_text_columns_become_segments(tmp_path):
     assert second.segment.references == ("4", "5", "6")
     assert (first.segment.source, second.segment.source) == ("s", "t")
     assert first.segment.weights.tolist() == [0.5, 0.5, 0]
-    assert [first.segment.index, second.segment.index] == [0, 1]
+    assert [first.segment.position, second.segment.position] == [0, 1]
     assert second.where.endswith("hypotheses.txt:3-4")
 
 

@@ -10,6 +10,7 @@ import resource
 import shutil
 import subprocess
 import sys
+from errno import ENOSPC
 from pathlib import Path
 from typing import IO
 
@@ -231,6 +232,31 @@ def test_shards_that_all_break_off_end_the_run_with_the_first_reason(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("number", range(3))
+def test_a_run_that_could_not_be_closed_is_closed_when_it_is_resumed(
+        output, tmp_path, monkeypatch, inline, number):
+    """One of its last files has no name yet: a shard, the manifest or the list of errors."""
+    path = write(tmp_path / "in.jsonl", *segments(3))
+    args = ("decode", path, "-o", output)
+    with monkeypatch.context() as patch:
+        replaced = []
+
+        def replace(temporary, name):
+            if Path(name).name == "in.jsonl" or name == output or replaced:
+                replaced.append(name)
+            if len(replaced) == number + 1:
+                raise OSError(ENOSPC, "No space left on device")
+            os_replace(temporary, name)
+
+        os_replace = os.replace
+        patch.setattr("os.replace", replace)
+        code = run(*args).code
+    assert (code, len(replaced) > number) in [(2, True), (0, False)]  # a file has no list of errors
+    assert run(*args, "--resume").code == 0
+    assert not list(tmp_path.rglob("*.minrisk"))
+    assert list(json.loads(manifest(output).read_text())["finished"]) == [made(output).name]
+
+
 # of other runs, and of other people
 
 
@@ -238,15 +264,15 @@ def test_a_run_of_an_earlier_version_is_resumed(tmp_path, monkeypatch, inline):
     """Whose manifest had a name that other tools read as data."""
     inputs, out = write_shards(tmp_path / "in", 9, 9), tmp_path / "out"
     unfinished(monkeypatch, "decode", f"{inputs}/*", "-o", f"{out}/")
-    (out / ".manifest.json").rename(out / "manifest.json")
+    for name in ("manifest.json", "errors.jsonl"):
+        (out / f".{name}").rename(out / name)
     refused = run("decode", f"{inputs}/*", "-o", f"{out}/")
     assert "holds an earlier run" in refused.err
     assert run("decode", f"{inputs}/*", "-o", f"{out}/", "--resume").code == 0
     assert run("decode", f"{inputs}/*", "-o", f"{tmp_path}/new/").code == 0
     assert lines(out) == lines(tmp_path / "new")
-    assert not (out / "manifest.json").exists()
-    assert [path.name for path in out.glob("*")] == [
-        path.name for path in (tmp_path / "new").glob("*")]
+    assert {path.name for path in out.iterdir()} == {
+        path.name for path in (tmp_path / "new").iterdir()}
 
 
 def test_a_manifest_of_something_else_is_left_alone(tmp_path):
@@ -262,7 +288,7 @@ def test_what_another_run_left_without_its_manifest_is_not_taken_up(tmp_path, mo
     unfinished(monkeypatch, "decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "chrf")
     assert partials(out)
     (out / ".manifest.json").unlink()
-    (out / "errors.jsonl").unlink()
+    (out / ".errors.jsonl").unlink()
     assert run("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "bleu").code == 0
     assert run("decode", f"{inputs}/*", "-o", f"{tmp_path}/new/", "--metric", "bleu").code == 0
     assert lines(out) == lines(tmp_path / "new")
@@ -273,11 +299,11 @@ def test_what_another_run_left_without_its_manifest_is_not_taken_up(tmp_path, mo
 def test_the_errors_of_somebody_else_are_left_alone(tmp_path, inline, content):
     inputs, out = write_shards(tmp_path / "in", 2), tmp_path / "out"
     out.mkdir()
-    (out / "errors.jsonl").write_text(content)
+    (out / ".errors.jsonl").write_text(content)
     result = run("decode", f"{inputs}/*", "-o", f"{out}/")
     assert result.code == 2
-    assert "errors.jsonl exists, and no manifest says that minrisk made it" in result.err
-    assert tree(out) == {"errors.jsonl": content.encode()}
+    assert ".errors.jsonl exists, and no manifest says that minrisk made it" in result.err
+    assert tree(out) == {".errors.jsonl": content.encode()}
 
 
 def test_odd_lines_in_the_list_of_errors_do_no_harm(tmp_path, inline):
@@ -285,7 +311,7 @@ def test_odd_lines_in_the_list_of_errors_do_no_harm(tmp_path, inline):
     args = ("decode", path, "-o", f"{tmp_path}/out/", *EQUAL)
     assert run(*args).code == SOME_FAILED
     known = errors(tmp_path / "out")
-    (tmp_path / "out" / "errors.jsonl").write_text('123\n{}\n[[\n"x')
+    (tmp_path / "out" / ".errors.jsonl").write_text('123\n{}\n[[\n"x')
     assert run(*args, "--resume").code == SOME_FAILED
     assert errors(tmp_path / "out") == known
 
@@ -511,7 +537,7 @@ def test_matrices_have_all_segments_also_after_failures_were_made_again(
 # reports
 
 
-@pytest.mark.parametrize("report", ["out/0.jsonl", "out/.manifest.json", "out/errors.jsonl",
+@pytest.mark.parametrize("report", ["out/0.jsonl", "out/.manifest.json", "out/.errors.jsonl",
                                     "out/../out/0.jsonl"])
 def test_a_report_is_no_part_of_the_output(tmp_path, inline, report):
     inputs = write_shards(tmp_path / "in", 2)
@@ -595,11 +621,11 @@ def test_a_list_of_errors_that_is_named_is_ignored_with_a_note(tmp_path, inline)
     inputs, out = write_shards(tmp_path / "in", 2), tmp_path / "out"
     assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
     (out / "0.jsonl").write_bytes((inputs / "0.jsonl").read_bytes())
-    named = run("decode", out / "0.jsonl", out / "errors.jsonl")
-    assert f"ignored {out}/errors.jsonl: it belongs to the run that wrote the folder" in named.err
+    named = run("decode", out / "0.jsonl", out / ".errors.jsonl")
+    assert f"ignored {out}/.errors.jsonl: it belongs to the run that wrote the folder" in named.err
     matched = run("decode", f"{out}/*.jsonl")
     assert matched.out == named.out == run("decode", inputs / "0.jsonl").out
     assert "belongs to the run" not in matched.err
-    alone = run("decode", out / "errors.jsonl")
+    alone = run("decode", out / ".errors.jsonl")
     assert "belongs to the run" not in alone.err
     assert read(alone.out) == []

@@ -113,7 +113,7 @@ def test_it_keeps_the_contract():
     for part in PARTS:
         check_metric(bertscore(part=part), rtol=SINGLE)
     check_metric(bertscore("xlm-roberta", idf=str(DATA / "README.md"), layer=0), rtol=SINGLE)
-    segments = [minrisk.Segment([*HYPS, *REFS][i : i + 4], index=i) for i in range(3)]
+    segments = [minrisk.Segment([*HYPS, *REFS][i : i + 4], position=i) for i in range(3)]
     check_strategy(minrisk.Standard(bertscore(tokens=1)), segments)
 
 

@@ -73,7 +73,7 @@ def test_texts_that_are_cut_off_are_counted():
 
 def test_it_keeps_the_contract():
     check_metric(bleurt(), rtol=SINGLE)
-    segments = [minrisk.Segment(HYPS[i : i + 4], index=i) for i in range(3)]
+    segments = [minrisk.Segment(HYPS[i : i + 4], position=i) for i in range(3)]
     check_strategy(minrisk.Standard(bleurt(tokens=1)), segments)
 
 

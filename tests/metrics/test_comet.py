@@ -224,7 +224,7 @@ def test_partial_aggregation_is_the_weighted_sum_of_group_scores():
 
 
 def test_strategies_rank_with_comet():
-    segments = [minrisk.Segment(TEXTS[i : i + 4], source=TEXTS[0], index=i) for i in range(3)]
+    segments = [minrisk.Segment(TEXTS[i : i + 4], source=TEXTS[0], position=i) for i in range(3)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check_strategy(minrisk.AggregateToFine(comet(), keep=2), segments[:1])

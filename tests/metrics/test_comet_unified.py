@@ -102,7 +102,7 @@ def test_spans_count_once_by_their_first_token_and_only_if_they_end():
 def test_both_keep_the_contract():
     check_metric(kiwi(), rtol=SINGLE)
     check_metric(xcomet(), rtol=SINGLE)
-    segments = [minrisk.Segment(TEXTS[i : i + 4], source=TEXTS[0], index=i) for i in range(3)]
+    segments = [minrisk.Segment(TEXTS[i : i + 4], source=TEXTS[0], position=i) for i in range(3)]
     check_strategy(minrisk.Standard(xcomet(tokens=1)), segments)
 
 

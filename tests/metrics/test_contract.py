@@ -60,7 +60,7 @@ def test_metrics_of_ngrams_keep_the_contract(check, metric, case):
     ids=lambda s: s.name,
 )
 def test_every_strategy_keeps_the_contract(strategy, segments):
-    check_strategy(strategy, [minrisk.Segment(c.hyps, index=i) for i, c in enumerate(segments)])
+    check_strategy(strategy, [minrisk.Segment(c.hyps, position=i) for i, c in enumerate(segments)])
 
 
 class _Faulty:

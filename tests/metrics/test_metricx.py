@@ -88,7 +88,7 @@ def test_a_text_that_is_too_long_is_cut_as_officially_and_told(metricx, version)
 def test_it_keeps_the_contract(metricx):
     check_metric(metricx(), rtol=SINGLE)
     check_metric(metricx(MetricXQE), rtol=SINGLE)
-    segments = [minrisk.Segment(HYPS[i : i + 4], source=SOURCES[0], index=i) for i in range(3)]
+    segments = [minrisk.Segment(HYPS[i : i + 4], source=SOURCES[0], position=i) for i in range(3)]
     check_strategy(minrisk.Standard(metricx(tokens=1)), segments)
 
 

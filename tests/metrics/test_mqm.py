@@ -102,7 +102,8 @@ def test_mqm_keeps_the_contract(aggregation):
     minrisk.Standard(NUMPY), minrisk.Aggregate(NUMPY, 2), minrisk.Centroid(NUMPY, 2),
     minrisk.ControlVariate(NUMPY, 0.5), minrisk.AggregateToFine(NUMPY, keep=2)])
 def test_strategies_work_with_mqm(strategy):
-    check_strategy(strategy, [minrisk.Segment(TEXTS[i:], source=SOURCE, index=i) for i in (0, 3)])
+    check_strategy(strategy, [minrisk.Segment(TEXTS[i:], source=SOURCE, position=i)
+                              for i in (0, 3)])
 
 
 def test_all_references_correct_the_surrogate_to_standard_and_none_leave_the_aggregate():

@@ -103,6 +103,7 @@ def test_a_folder_that_was_made_can_be_read_by_a_pattern(server, tmp_path, patte
     assert run("sample", sources, "--endpoint", server.endpoint, "--model", "m", "-n", "4",
                "--prompt", "{source}", "-o", f"{drawn}/").code == 0
     drawn.joinpath("sources.jsonl").rename(drawn / "0.jsonl")
+    drawn.joinpath("errors.jsonl").touch()  # its name in earlier versions
     found = glob(f"{drawn}/{pattern}")  # as a shell would
     assert len(found) > 1
     assert run("decode", *found, "-o", f"{out}/").code == 0
@@ -116,7 +117,7 @@ def test_patterns_of_urls_name_the_files_there(tmp_path):
     for number in (2, 1):
         with fsspec.open(f"memory://shards/{number}.jsonl", "w") as file:
             file.write("".join(json.dumps(s) + "\n" for s in segments(3, number)))
-    for beside in (".manifest.json", "errors.jsonl"):
+    for beside in (".manifest.json", ".errors.jsonl"):
         fsspec.filesystem("memory").touch(f"/shards/{beside}")
     found = expand(["memory://shards/*.jsonl"])
     assert found == ["memory://shards/1.jsonl", "memory://shards/2.jsonl"]
@@ -176,7 +177,7 @@ def test_every_segment_is_read_once_unless_it_is_done(tmp_path_factory, count, d
 
 
 def test_names_are_kept_below_the_common_folder(tmp_path):
-    for name in ("a/x.jsonl", "b/x.jsonl.zst", "b/c/y.txt", "c/x.jsonl", "c/x.txt", "errors.txt"):
+    for name in ("a/x.jsonl", "b/x.jsonl.zst", "b/c/y.txt", "c/x.jsonl", "c/x.txt", ".errors.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     found = expand([f"{tmp_path}/[ab]/**/*.*"])
@@ -185,7 +186,7 @@ def test_names_are_kept_below_the_common_folder(tmp_path):
     with pytest.raises(InputError, match="would both become"):
         shards([f"{tmp_path}/c/x.jsonl", f"{tmp_path}/c/x.txt"])
     with pytest.raises(InputError, match=r"the list of errors and .* would both become"):
-        shards([f"{tmp_path}/errors.txt"])
+        shards([f"{tmp_path}/.errors.txt"])
     with pytest.raises(InputError, match="no file matches"):
         expand([f"{tmp_path}/*.parquet"])
 
@@ -193,7 +194,8 @@ def test_names_are_kept_below_the_common_folder(tmp_path):
 def test_relative_paths_are_found_by_every_worker(inputs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     [shard] = shards(["in/0.jsonl"])
-    assert shard.files == (("in/0.jsonl", f"{tmp_path}/in/0.jsonl"),)
+    assert [(file.name, file.location) for file in shard.files] == [
+        ("in/0.jsonl", f"{tmp_path}/in/0.jsonl")]
     [shard] = shards(["memory://bucket/x.jsonl"])
     assert shard.files[0].location == "memory://bucket/x.jsonl"
     assert shard.name == "x.jsonl"

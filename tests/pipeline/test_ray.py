@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from commands import Result, read, run, wait_for, write
+import minrisk
+from commands import Result, read, run, spawn, wait_for, write
 from minrisk._core.errors import InputError
 from project import ROOT, SUPPORT, load_module
 from shard_folders import (
@@ -52,6 +59,46 @@ def test_the_example_of_a_corpus_runs(connected, monkeypatch, capsys):
     assert on_ray.removeprefix("ray: ") == local.removeprefix("local: ")
     assert on_ray.startswith("ray: 6 segments, 0 failed")
     assert [line.split(";")[0] for line in shards] == [f"part-{i}.jsonl: equal" for i in range(3)]
+
+
+def test_a_package_that_the_nodes_lack_is_named(connected, tmp_path, monkeypatch):
+    (tmp_path / "only_here.py").write_text("def equal(one, other): return float(one == other)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    metric = import_module("only_here").equal
+    with pytest.raises(minrisk.UnusableError, match=r"cannot load .*No module named 'only_here'"):
+        list(minrisk.decode_corpus([["a"]], metric=metric, engine="ray",
+                                   address=connected.address))
+
+
+@pytest.fixture
+def guarded(tmp_path):
+    """The address of a cluster that wants a token."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    # in a folder with a short name, for there are sockets in it
+    with (TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder,
+          (tmp_path / "log").open("w") as log, subprocess.Popen(
+            [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block",
+             "--port", str(port), "--num-cpus", "0", "--include-dashboard=false",
+             "--temp-dir", folder, "--object-store-memory", "100000000"], stdout=log, stderr=log,
+            env=os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "secret" * 8}) as head):
+        wait_for(lambda: "Ray runtime started" in (tmp_path / "log").read_text(), PATIENCE)
+        yield f"127.0.0.1:{port}"
+        head.terminate()
+
+
+def test_a_cluster_that_wants_a_token_says_so(guarded, tmp_path, monkeypatch):
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with spawn("decode", write(tmp_path / "in.jsonl", {"samples": ["a"]}), "--engine", "ray",
+               "--address", guarded) as process:
+        error = process.communicate(timeout=PATIENCE)[1].decode()
+    assert process.returncode == 2
+    assert "refuses this process" in error
+    assert "token" in error.splitlines()[-1]
+    assert "Traceback" not in error
 
 
 def test_a_node_that_goes_takes_nothing_with_it(on_ray, cluster, cluster_flag, tmp_path,

@@ -85,7 +85,7 @@ def test_a_url_gets_the_bytes_of_a_folder(inputs, out, work, expected, scale):
     result = run("decode", f"{inputs}/*", "-o", URL, *scale)
     assert result.code == 0, result.err
     assert lines(out) == expected
-    assert {path.name for path in out.iterdir()} == {*expected, ".manifest.json", "errors.jsonl"}
+    assert {path.name for path in out.iterdir()} == {*expected, ".manifest.json", ".errors.jsonl"}
     assert errors(out) == []
     assert f"unfinished results are in {work}" in result.err
     assert list(work.rglob("*.*")) == []
@@ -188,7 +188,7 @@ def test_where_the_working_folder_is_lost_finished_shards_are_kept(few, out, wor
     assert len(lines(out)) == 4
 
 
-@pytest.mark.parametrize("name", ["0.jsonl", "3.jsonl", "errors.jsonl", ".manifest.json"])
+@pytest.mark.parametrize("name", ["0.jsonl", "3.jsonl", ".errors.jsonl", ".manifest.json"])
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_an_upload_that_fails_is_told_and_gone_on_from(inputs, out, work, name, is_lost, tmp_path):
     write(inputs / "5.jsonl", {"id": "x", "samples": ["bad"]}, *segments(3, 5))

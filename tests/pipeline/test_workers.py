@@ -61,6 +61,17 @@ def test_a_metric_that_leaves_costs_its_segment_and_is_resumed(tmp_path, flag, w
     assert errors(tmp_path / "out") == []
 
 
+def test_a_worker_that_is_suspended_costs_its_segment(tmp_path, flag, monkeypatch):
+    """It gets no alarm, so that the driver has to notice."""
+    monkeypatch.setattr("minrisk.pipeline.processes._SECONDS_BETWEEN_LOOKS", 0.1)
+    monkeypatch.setattr("minrisk.pipeline.processes._EXIT_SECONDS", 0.5)
+    path = write(tmp_path / "in.jsonl", GOOD, {"samples": ["stop", "b"]}, GOOD)
+    result = run("decode", path, *LEAVING, "--workers", "1", "--segment-timeout", "1")
+    assert result.code == SOME_FAILED
+    assert [record.get("text") for record in result.records] == ["a", None, "a"]
+    assert "took longer than the segment timeout of 1 s" in result.records[1]["error"]
+
+
 @pytest.mark.parametrize("command", ["decode", "translate"])
 def test_a_field_that_is_nested_too_deep_for_other_processes_costs_its_segment(
         tmp_path, server, command):

@@ -16,6 +16,7 @@ from commands import run, write
 from minrisk.report import page
 from minrisk.report.page import save_page
 from report_pages import PageData, page_data
+from small_metrics import Median
 
 SAMPLES = ["the cat sat", "the cat sat.", "a cat sat", "no idea", "the cat sat", "the cat sat"]
 LOGPROBS = [-4.0, -3.0, -5.0, -9.0, -4.0, -4.0]
@@ -412,3 +413,23 @@ def test_numbers_are_json_everywhere(samples):
     found = page_data(html)
     assert found.column("margin") == [None]
     assert "NaN" not in json.dumps(found)
+
+
+def test_utilities_that_are_no_means_are_those_of_the_strategy():
+    """Of hypotheses; an output that it has not ranked has none."""
+    record = RECORDS[0] | {"greedy": "a cat sat"}
+    found = page_data(minrisk.inspect([record], strategy=Median()).html)
+    medians, means = (dict(zip(SAMPLES, ranking.utility, strict=True)) for ranking in (
+        minrisk.decode(SAMPLES, strategy=Median()), minrisk.decode(SAMPLES)))
+    assert medians["a cat sat"] != pytest.approx(means["a cat sat"], rel=0.01)
+    details, systems = found.details[0], found.index["systems"]
+    assert_shown(details["utilities"], [medians[text] for text in details["texts"]])
+    texts = {"choice": details["texts"][0], **details["outputs"]}
+    utilities = {name: utility for name, (utility,) in zip(systems["names"], systems["utilities"],
+                                                           strict=True)}
+    assert utilities.pop("beam5") is None
+    assert utilities.keys() == {"choice", "one sample", "most probable", "greedy"}
+    assert_shown([*utilities.values()], [medians[texts[name]] for name in utilities])
+    best, second = sorted(medians.values(), reverse=True)[:2]
+    assert_shown(found.column("margin"), [best - second])
+    assert found.column("confidence") == [None]

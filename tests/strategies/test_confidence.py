@@ -14,7 +14,7 @@ from commands import run, write
 from generators import cases
 from minrisk.plugins import MeanUtility
 from minrisk.testing import check_strategy
-from small_metrics import Counting, many
+from small_metrics import Counting, Median, many
 from tolerance import assert_close
 
 CHRF = minrisk.ChrF()
@@ -211,17 +211,6 @@ def test_features_are_extracted_once_and_seeds_repeat():
             for s in (0, 0, 1)]
     assert Once.made == 3
     assert runs[0].confidence == runs[1].confidence
-
-
-class Median:
-    """A strategy whose utility is no mean."""
-
-    name = "median"
-    metric = CHRF
-
-    def rank(self, segments):
-        pools = minrisk.bind(self.metric, segments)
-        return [pool.ranking(np.median(pool.scores(), axis=1)) for pool in pools]
 
 
 @pytest.mark.parametrize("wrap", [lambda s: s, minrisk.Uncertain,

@@ -56,7 +56,7 @@ STRATEGIES = {
 def test_random_choices_are_as_good_as_those_of_mbrs(name):
     ours, theirs = [], []
     for problem in range(COUNT):
-        segment = minrisk.Segment(samples(problem), index=problem)
+        segment = minrisk.Segment(samples(problem), position=problem)
         utility = minrisk.Standard(CHRF).rank([segment])[0].utility
         lost = (utility.max() - utility) / utility.std()
         chosen = [STRATEGIES[name](seed).rank([segment])[0].best for seed in SEEDS]

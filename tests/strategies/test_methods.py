@@ -89,7 +89,7 @@ def test_a_budget_is_kept(name, budget):
 def test_a_strategy_with_a_budget_looks_at_fewer_pairs_and_still_finds_the_best(ntrex):
     found = {"prune": 0, "adaptive": 0}
     for index, record in enumerate(ntrex[:10]):
-        segment = minrisk.Segment(record["samples"], index=index)
+        segment = minrisk.Segment(record["samples"], position=index)
         [exact] = minrisk.Standard(CHRF).rank([segment])
         for name in found:
             [ranking] = minrisk.make_strategy(name).rank([segment])

@@ -186,7 +186,7 @@ def test_many_hypotheses_leave_themselves_out():
 
 def test_a_batch_changes_nothing_for_any_metric():
     rng = np.random.default_rng(0)
-    segments = [minrisk.Segment(["x" * k for k in rng.integers(1, 40, 12)], index=i,
+    segments = [minrisk.Segment(["x" * k for k in rng.integers(1, 40, 12)], position=i,
                                 weights=rng.random(12)) for i in range(30)]
     for strategy in (minrisk.Standard(Closeness()), minrisk.Aggregate(Closeness(), 3),
                      minrisk.AggregateToFine(Closeness(), keep=4)):
@@ -261,7 +261,7 @@ def test_partial_aggregation_depends_on_the_seed_and_contiguous_does_not():
 
 
 def test_random_streams_belong_to_segments_not_to_batches():
-    segments = [minrisk.Segment([f"{i} {j % 5} text" for j in range(30)], index=i)
+    segments = [minrisk.Segment([f"{i} {j % 5} text" for j in range(30)], position=i)
                 for i in range(4)]
     strategy = minrisk.NByS(CHRF, subset=5, seed=3)
     together = strategy.rank(segments)

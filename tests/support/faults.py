@@ -83,6 +83,7 @@ LEAVING: dict[str, Callable[[], object]] = {
     "panic": lambda: _raise(PanicError("no such byte")),
     "abort": os.abort,
     "hang": _hang,
+    "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
 }
 
 

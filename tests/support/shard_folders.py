@@ -41,12 +41,12 @@ def lines(folder: Path) -> dict[str, bytes]:
     """The finished shards of a folder, without what lies beside them."""
     found = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
     return {str(name): path.read_bytes() for name, path in found.items()
-            if name.name not in (".manifest.json", "errors.jsonl")
+            if name.name not in (".manifest.json", ".errors.jsonl")
             and not any(part.startswith(".") for part in name.parts)}
 
 
 def errors(folder: Path) -> list[dict[str, object]]:
-    return read((folder / "errors.jsonl").read_text())
+    return read((folder / ".errors.jsonl").read_text())
 
 
 def partials(folder: Path, name: str = "") -> list[Path]:

@@ -7,6 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
+import minrisk
+
 
 class Counting:
     """Closeness in length; counts the pairs that it is asked for."""
@@ -106,3 +108,14 @@ def many(count: int = 60, seed: int = 0) -> list[str]:
     words = ["the", "cat", "sat", "on", "a", "mat", "dog", "and", "ran"]
     rng = np.random.default_rng(seed)
     return [" ".join(rng.choice(words, size=rng.integers(2, 7))) for _ in range(count)]
+
+
+class Median:
+    """A strategy whose utility is no mean."""
+
+    name = "median"
+    metric = minrisk.ChrF()
+
+    def rank(self, segments):
+        pools = minrisk.bind(self.metric, segments)
+        return [pool.ranking(np.median(pool.scores(), axis=1)) for pool in pools]

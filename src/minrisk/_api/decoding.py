@@ -49,7 +49,7 @@ def decode_corpus(
     segments: Segments, *, metric: MetricLike | None = None, strategy: StrategyLike | None = None,
     output: None = None, weights: Weights = "auto", weights_temperature: float | None = None,
     oracle: str | None = None, confidence: bool = False, uncertainty: bool = False,
-    **options: Unpack[DecodeKeywords],
+    abstain: float | None = None, **options: Unpack[DecodeKeywords],
 ) -> Generator[DecodedSegment]: ...
 
 
@@ -85,7 +85,7 @@ def decode_corpus(
     """Pick the best hypothesis of every segment, as `minrisk decode` does.
 
     Without `output`, segments are read and decoded as the iterator is asked for them. Rankings are
-    those of `decode` with the segment's place in the input as `index`.
+    those of `decode` with the segment's `position` in the input.
 
     Args:
         segments: names of files (JSON lines, compressed or not, Parquet, URLs, patterns);
@@ -107,7 +107,7 @@ def decode_corpus(
         uncertainty: whether to add how far the samples disagree: the entropy over clusters of
             samples that agree by the metric, the mass of the largest one, the mean utility of a
             pair, and the share of the samples without an answer.
-        abstain: minimum share of all samples in the largest cluster; below it, the output has no
+        abstain: minimum share of all samples in the largest cluster; below it, a result has no
             text.
         format: of the output: "json" for JSON lines, "text" for lines of text.
         nbest: number of best hypotheses of each segment to add to the output; as text, its number
@@ -147,7 +147,7 @@ def decode_corpus(
     decoding = make_decoding(segments, metric, strategy, weights, weights_temperature, oracle,
                              options, uses_seed=choices.uses_seed)
     last = None if output is not None else Collect(
-        partial(DecodedSegment.of, signature=decoding.ranking_signature))
+        partial(DecodedSegment.of, signature=decoding.ranking_signature, abstain=abstain))
     job = choices.job(decoding, config, options.get("seed", 0), last)
     progress = options.get("progress", False)
     return (iterate if output is None else complete)(config, job, progress)

@@ -4,95 +4,101 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from minrisk._core.errors import InputError
-from minrisk._core.sample_columns import sample_columns
+from minrisk._core.sample_columns import distinct, sample_columns
 from minrisk._core.sampler import Sample, usage_of
-from minrisk._core.segment import Ranking, Segment, shortened
+from minrisk._core.segment import Confidence, Ranking, Segment, Uncertainty, shortened
 from minrisk.io.jsonl import columns_of, source_of
 from minrisk.io.record import AUTO, Record, segment_of
+from minrisk.io.writer import choice_fields
 
 
 @dataclass(frozen=True, repr=False)
 class DecodedSegment:
     """The result of one segment of a corpus.
 
-    If the segment failed, `error` is the reason, and `ranking` and `text` raise it.
+    Its fields are those of a JSON line and the columns of a table of results. If the segment
+    failed, `error` is the reason, there is no text, and `ranking` and `segment` raise the error.
 
     >>> import minrisk
-    >>> good, bad = minrisk.decode_corpus([["a b", "a b", "c"], []])
+    >>> good, bad = minrisk.decode_corpus([["a b", "c", "a b"], []])
     >>> good.text, good.index, good.ranking.utility.round(1).tolist()
-    ('a b', 0, [66.7, 66.7, 33.3])
+    ('a b', 0, [66.7, 33.3, 66.7])
     >>> good
-    DecodedSegment(id=0, index=0, text='a b')
-    >>> bad.error
-    'segment 1: zero hypotheses; at least one is needed'
+    DecodedSegment(id=0, position=0, text='a b')
+    >>> bad.text, bad.error
+    (None, 'segment 1: zero hypotheses; at least one is needed')
     """
 
-    id: Any  # the id in the input, or the index if it has none
-    index: int  # its place in the input
+    id: Any  # the id in the input, or the position if it has none
+    position: int  # the segment's place in the input
+    text: str | None = None  # the chosen hypothesis; None if it failed or abstained
+    index: int | None = None  # its place among the samples, of which equal drawn ones are one
+    utility: float | None = None  # its expected score
+    answer: str | None = None  # in the text, if the metric extracts answers
     error: str | None = None
+    abstained: bool = False  # the largest cluster of samples is smaller than `abstain`
+    confidence: Confidence | None = None
+    uncertainty: Uncertainty | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)  # other fields of the input
     details: Mapping[str, Any] = field(default_factory=dict)  # the metric's, about the choice
     samples: Sequence[Sample] | None = None  # those of `translate` and `answer`, otherwise None
     reference_samples: Sequence[Sample] | None = None  # those of separate references
-    _ranking: Ranking | None = None
-    _segment: Segment | None = None
 
     def __repr__(self) -> str:
-        found = (f"error={self.error!r}" if self._ranking is None
-                 else f"text={shortened(self.text)}")
-        return f"DecodedSegment(id={self.id!r}, index={self.index}, {found})"
+        return f"DecodedSegment(id={self.id!r}, position={self.position}, {self._shown()})"
+
+    def _shown(self) -> str:
+        if self.error is not None:
+            return f"error={self.error!r}"
+        return "abstained=True" if self.text is None else f"text={shortened(self.text)}"
 
     @property
     def ranking(self) -> Ranking:
-        if self._ranking is None:
-            raise InputError(self.error)
-        return self._ranking
+        """All hypotheses, best first."""
+        return cast(Ranking, self._computed("ranking"))
 
     @property
     def segment(self) -> Segment:
         """The hypotheses and references."""
-        if self._segment is None:
-            raise InputError(self.error)
-        return self._segment
-
-    @property
-    def text(self) -> str:
-        """The chosen hypothesis."""
-        return self.ranking.text
-
-    @property
-    def utility(self) -> float:
-        """The utility of the chosen hypothesis."""
-        return float(self.ranking.utility[self.ranking.best])
-
-    @property
-    def answer(self) -> str | None:
-        """The answer in the text, if the metric extracts answers."""
-        found: str | None = self.details.get("answer")
-        return found
+        return cast(Segment, self._computed("segment"))
 
     @property
     def usage(self) -> dict[str, int] | None:
         """Tokens that the samples of `translate` took, references included, if they are known."""
         return _usage(self.samples, self.reference_samples)
 
+    def _computed(self, name: str) -> object:
+        """What is no field, because it fits into no table."""
+        found: object = vars(self).get(f"_{name}")
+        if found is None:
+            raise InputError(self.error)
+        return found
+
     @classmethod
-    def of(cls, record: Record, signature: str) -> DecodedSegment:
-        ranking = record.ranking
-        if ranking is not None and record.segment is not None:
-            ranking = replace(ranking, hypotheses=record.segment.hypotheses, signature=signature)
-        return cls(record.id, record.index, _error(record), record.fields, record.details,
-                   record.samples, record.reference_samples, ranking, record.segment)
+    def of(cls, record: Record, signature: str, abstain: float | None = None) -> DecodedSegment:
+        made = cls(record.id, record.index, error=_error(record), fields=record.fields,
+                   details=record.details, samples=record.samples,
+                   reference_samples=record.reference_samples)
+        segment, ranking = record.segment, record.ranking
+        if segment is None or ranking is None:
+            return made
+        ranking = replace(ranking, hypotheses=segment.hypotheses,
+                          signature=signature).abstain_below(abstain)
+        choice = choice_fields(segment, ranking, _listed(segment, record.samples))
+        made = replace(made, **choice, answer=record.details.get("answer"),
+                       confidence=ranking.confidence, uncertainty=ranking.uncertainty)
+        vars(made).update(_ranking=ranking, _segment=segment)
+        return made
 
     def as_record(self) -> dict[str, Any]:
         """The fields of a JSON line with the choice and the samples, which every call reads."""
         samples = (columns_of(self.segment) if self.samples is None
                    else sample_columns(self.samples, self.reference_samples))
-        index = self.ranking.best if self.samples is None else samples["samples"].index(self.text)
-        choice = {"text": self.text, "index": index, "utility": self.utility}
+        choice = {"text": self.text, "index": self.index, "utility": self.utility,
+                  **({"abstained": True} if self.abstained else {})}
         return {**self.fields, "id": self.id, **choice, **self.details, **samples}
 
 
@@ -100,58 +106,58 @@ class DecodedSegment:
 class SampledPrompt:
     """The samples of one prompt.
 
-    If the prompt failed, `error` is the reason, and `samples` and `texts` raise it.
+    If the prompt failed, `error` is the reason, there are no samples, and `texts` and `segment`
+    raise the error.
 
     >>> from minrisk.plugins import Sample, Samples
-    >>> found = SampledPrompt(0, 0, _samples=Samples([Sample("a", count=2), Sample("b")],
-    ...                                              {"completion_tokens": 3}))
+    >>> found = SampledPrompt(0, 0, Samples([Sample("a", count=2), Sample("b")],
+    ...                                     {"completion_tokens": 3}))
     >>> found.texts, found.usage
     (['a', 'b'], {'completion_tokens': 3})
     """
 
-    id: Any  # the id in the input, or the index if it has none
-    index: int  # its place in the input
+    id: Any  # the id in the input, or the position if it has none
+    position: int  # the prompt's place in the input
+    samples: Sequence[Sample] = ()  # equal ones may be one sample with a count
     error: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)  # other fields of the input
     reference_samples: Sequence[Sample] | None = None  # those of separate references
-    _samples: Sequence[Sample] | None = None
 
     def __repr__(self) -> str:
-        found = (f"error={self.error!r}" if self._samples is None
-                 else f"samples={sum(sample.count for sample in self._samples)}")
-        return f"SampledPrompt(id={self.id!r}, index={self.index}, {found})"
-
-    @property
-    def samples(self) -> Sequence[Sample]:
-        """The samples; equal ones may be one sample with a count."""
-        if self._samples is None:
-            raise InputError(self.error)
-        return self._samples
+        found = (f"error={self.error!r}" if self.error is not None
+                 else f"samples={sum(sample.count for sample in self.samples)}")
+        return f"SampledPrompt(id={self.id!r}, position={self.position}, {found})"
 
     @property
     def segment(self) -> Segment:
         """The samples as hypotheses, and as references unless these were sampled separately."""
-        return segment_of(self.samples, source_of(dict(self.fields)), AUTO, self.index,
+        return segment_of(self._drawn, source_of(dict(self.fields)), AUTO, self.position,
                           self.reference_samples)
 
     @property
     def texts(self) -> list[str]:
-        return [sample.text for sample in self.samples]
+        return [sample.text for sample in self._drawn]
 
     @property
     def usage(self) -> dict[str, int] | None:
         """Tokens of the prompt and of all samples, references included, if they are known."""
-        return _usage(self._samples, self.reference_samples)
+        return _usage(self.samples, self.reference_samples)
+
+    @property
+    def _drawn(self) -> Sequence[Sample]:
+        if self.error is not None:
+            raise InputError(self.error)
+        return self.samples
 
     @classmethod
     def of(cls, record: Record) -> SampledPrompt:
-        return cls(record.id, record.index, _error(record), record.fields,
-                   record.reference_samples, record.samples)
+        return cls(record.id, record.index, record.samples or (), _error(record), record.fields,
+                   record.reference_samples)
 
     def as_record(self) -> dict[str, Any]:
         """The fields of the JSON line that the command writes, which every call reads."""
         return {**self.fields, "id": self.id,
-                **sample_columns(self.samples, self.reference_samples)}
+                **sample_columns(self._drawn, self.reference_samples)}
 
 
 @dataclass(frozen=True)
@@ -169,6 +175,13 @@ class RunSummary:
     counts: Mapping[str, int] = field(default_factory=dict)  # pairs, samples, tokens, ...
     signatures: Sequence[str] = ()
     unfinished: Sequence[str] = ()  # the reasons why inputs could not be read to their end
+
+
+def _listed(segment: Segment, samples: Sequence[Sample] | None) -> Sequence[str]:
+    """The texts that `index` counts: those drawn, of which some may be no candidates."""
+    if samples is None:
+        return segment.hypotheses
+    return [sample.text for sample in distinct(samples)]
 
 
 def _usage(*parts: Sequence[Sample] | None) -> dict[str, int] | None:

@@ -172,8 +172,9 @@ def translate(
         seed: seed of everything that is drawn at random.
         output: file or folder to write, as the command line does.
         options: `weights` of samples as references ("uniform", "logprobs" or
-            "length-normalised"); `confidence` and `uncertainty`, as of `decode_corpus`; of the
-            output `format` ("text" or "json"), `nbest`, `utilities`, `abstain` and `matrix`;
+            "length-normalised"); `confidence`, `uncertainty` and `abstain`, as of
+            `decode_corpus`; of the output `format` ("text" or "json"), `nbest`, `utilities` and
+            `matrix`;
             `on_blank`, `input_format`, `reference_samples` and `reference_options`, as of
             `sample`; `sampling_workers`, the number of workers that sample, on the GPUs, where
             `workers` is the number that decode; options of a sampler and a strategy that are
@@ -320,7 +321,8 @@ def _best(kind: type[TranslationOutput], prompts: Prompts, n: int, sampler: Samp
     decision = resolve_strategy(strategy, metric, others)
     sampling = _sampling(prompts, chosen, n, seed, reference_options, options, **reading)
     last = None if output is not None else Collect(
-        partial(DecodedSegment.of, signature=choices.signature(decision)))
+        partial(DecodedSegment.of, signature=choices.signature(decision),
+                abstain=choices.abstain))
     job = choices.job(sampling, decision, config, last)
     progress = options.get("progress", False)
     return (iterate if output is None else complete)(config, job, progress)

@@ -13,7 +13,7 @@ from minrisk._core.adapters import as_metric, as_sampler, given_scores, named_me
 from minrisk._core.errors import InputError, Wording, brief
 from minrisk._core.metric import AnyMetric
 from minrisk._core.names import MetricName, SamplerName, StrategyName
-from minrisk._core.options import Options
+from minrisk._core.options import Bounds, Options, checked
 from minrisk._core.plugin_checks import check_rankings
 from minrisk._core.recipe import Recipe
 from minrisk._core.registry import SAMPLERS, STRATEGIES
@@ -24,6 +24,7 @@ from minrisk._core.strategy import Strategy, as_strategy
 
 METRIC, STRATEGY = "chrf", "standard"  # the defaults
 SAMPLER, ENDPOINT_SAMPLER = "hf", "openai"  # the defaults without an endpoint, and with one
+_SHARE = Bounds(ge=0, le=1)
 
 # what each may be given as; names of metrics carry arguments too, and plug-ins have others
 MetricLike = MetricName | str | AnyMetric | type[Any] | Callable[[str, str], float]
@@ -115,18 +116,19 @@ def decode(
     counts: npt.ArrayLike | None = None,
     logprobs: npt.ArrayLike | None = None,
     lengths: npt.ArrayLike | None = None,
-    index: int = 0,
+    position: int = 0,
     outcomes: Sequence[str | None] | None = None,
     metric: MetricLike | None = None,
     matrix: npt.ArrayLike | None = None,
     strategy: StrategyLike | None = None,
+    abstain: float | None = None,
     **options: Any,
 ) -> Ranking:
     """Rank hypotheses by their expected utility over the references.
 
-    A loop over segments that passes their `index` gives the results of `minrisk decode` for a file,
-    also with a random strategy. Metrics by name are cached (the last 4), so that a loop loads a
-    model once.
+    A loop over segments that passes their `position` gives the results of `minrisk decode` for a
+    file, also with a random strategy. Metrics by name are cached (the last 4), so that a loop loads
+    a model once.
 
     Args:
         hypotheses: the texts that may be chosen, usually samples of a model; or a `Segment`, or
@@ -137,7 +139,7 @@ def decode(
         counts: number of equal samples that each hypothesis stands for; 1 unless given.
         logprobs: log-probability of each hypothesis, for the metric `logprob`; no weight.
         lengths: length of each hypothesis in tokens, for the same.
-        index: the segment's position in the input, which seeds its random stream.
+        position: the segment's place in the input, which seeds its random stream.
         outcomes: what each hypothesis printed when it was executed, for the metric "outcomes".
         metric: a metric, its name or class, or a function of hypothesis and reference; chrF unless
             given. `make_metric` makes one by name with options.
@@ -146,6 +148,8 @@ def decode(
             (`numpy.load("scores.npz")["0"]`).
         strategy: a strategy, its name or class; every hypothesis against every reference unless
             given.
+        abstain: minimum share of all samples in the largest cluster of samples that agree by the
+            metric; below it, the ranking is `abstained` and has no `text`.
         options: options of a strategy that is given by name or class.
 
     Returns:
@@ -167,22 +171,30 @@ def decode(
     given = (references, source, weights, counts, logprobs, lengths, outcomes)
     found: Any = getattr(hypotheses, "segment", hypotheses)
     if not isinstance(found, Segment):
-        segment = Segment(found, references, source, weights, index, counts, logprobs, lengths,
+        segment = Segment(found, references, source, weights, position, counts, logprobs, lengths,
                           outcomes)
     elif any(value is not None for value in given):
         raise InputError("a segment has its references, source, weights, counts and so on; give "
                          "it alone, or its hypotheses")
     else:
-        segment = found.at(index) if index else found
+        segment = found.at(position) if position else found
     if matrix is not None:
         if metric is not None:
             raise InputError("metric and matrix exclude each other; give one")
         metric = given_scores(matrix, segment)
     chosen = resolve_strategy(strategy, metric, options)
-    rankings = chosen.rank([segment])
+    share = checked("abstain", abstain, float | None, _SHARE)
+    rankings = (chosen if share is None else _measuring(chosen)).rank([segment])
     check_rankings(chosen.name, rankings, [segment])
     (ranking,) = rankings
-    return add_texts(ranking, segment, chosen)
+    return add_texts(ranking.abstain_below(share), segment, chosen)
+
+
+def _measuring(strategy: Strategy) -> Strategy:
+    """The strategy, whose rankings then say how far the samples disagree."""
+    from minrisk.strategies.uncertain import Uncertain
+
+    return Uncertain(strategy)
 
 
 def add_texts(ranking: Ranking, segment: Segment, strategy: Strategy) -> Ranking:

@@ -43,7 +43,7 @@ class Segment:
     references: tuple[str, ...]  # unless given, the hypotheses, each repeated by its count
     weights: Floats  # (R,), sums to 1
     source: str | None
-    index: int  # position in the input; seeds the segment's random stream
+    position: int  # in the input; seeds the segment's random stream
     counts: Ints  # (H,) number of equal samples that each hypothesis stands for
     self_columns: Ints | None  # (H,) first column of itself among the references, unless given
     rows: Ints | None  # (H,) positions in the given list, if only some hypotheses are left
@@ -57,7 +57,7 @@ class Segment:
         references: Sequence[str] | None = None,
         source: str | None = None,
         weights: npt.ArrayLike | None = None,
-        index: int = 0,
+        position: int = 0,
         counts: npt.ArrayLike | None = None,
         logprobs: npt.ArrayLike | None = None,
         lengths: npt.ArrayLike | None = None,
@@ -71,7 +71,7 @@ class Segment:
             source: the source text, for metrics that need it.
             weights: one per reference, which need not sum to 1; equal unless given. A weight is of
                 one sample: a hypothesis with a count of k is k references of that weight.
-            index: the segment's position in the input, which seeds its random stream.
+            position: the segment's place in the input, which seeds its random stream.
             counts: number of equal samples that each hypothesis stands for; 1 unless given.
             logprobs: log-probability of each hypothesis, for the metric `logprob`; no weight.
             lengths: length of each hypothesis in tokens, for the same.
@@ -97,7 +97,7 @@ class Segment:
             "references": refs,
             "weights": mass,
             "source": source,
-            "index": checked("index", index, int, _NOT_NEGATIVE),
+            "position": checked("position", position, int, _NOT_NEGATIVE),
             "counts": times,
             "self_columns": times.cumsum() - times if references is None else None,
             "rows": None,
@@ -106,7 +106,8 @@ class Segment:
             "lengths": None if lengths is None else checked_numbers(
                 lengths, len(hyps), "lengths", "hypothesis"),
             "outcomes": None if outcomes is None else Segment(
-                checked_outcomes(outcomes, len(hyps)), references, source, weights, index, counts),
+                checked_outcomes(outcomes, len(hyps)), references, source, weights, position,
+                counts),
         }
         vars(self).update(fields)
 
@@ -125,11 +126,11 @@ class Segment:
         vars(kept).update(fields)
         return kept
 
-    def at(self, index: int) -> Segment:
+    def at(self, position: int) -> Segment:
         """The same problem at another place in the input."""
         moved = object.__new__(Segment)
-        outcomes = None if self.outcomes is None else self.outcomes.at(index)
-        vars(moved).update(vars(self), index=index, outcomes=outcomes)
+        outcomes = None if self.outcomes is None else self.outcomes.at(position)
+        vars(moved).update(vars(self), position=position, outcomes=outcomes)
         return moved
 
     def describe(self, row: int) -> str:
@@ -199,6 +200,7 @@ class Ranking:
     pairs: int = 0  # evaluated by the metric
     confidence: Confidence | None = None  # of the `Confident` strategy
     uncertainty: Uncertainty | None = None  # of the `Uncertain` strategy
+    abstained: bool = False  # the samples disagree too much for a text
     hypotheses: tuple[str, ...] | None = None
     signature: str | None = None
 
@@ -217,8 +219,12 @@ class Ranking:
         """The chosen hypothesis.
 
         Raises:
-            InputError: if the ranking has no texts, like those that `Strategy.rank` returns.
+            InputError: if the ranking abstained, or has no texts, like those that `Strategy.rank`
+                returns.
         """
+        if self.abstained:
+            raise InputError("this ranking abstained, because the samples disagree too much; "
+                             "look up hypotheses[ranking.best] for the best of them")
         if self.hypotheses is None:
             raise InputError("this ranking has no texts; look up hypotheses[ranking.best], or "
                              "decode with minrisk.decode, whose rankings have them")
@@ -232,7 +238,9 @@ class Ranking:
 
     def __repr__(self) -> str:
         shown = [f"index={self.best}", f"utility={self.utility[self.best]:.6g}"]
-        if self.hypotheses is not None:
+        if self.abstained:
+            shown.insert(0, "abstained=True")
+        elif self.hypotheses is not None:
             shown.insert(0, f"text={shortened(self.text)}")
         second = self._runner_up()
         if second is not None:
@@ -253,8 +261,16 @@ class Ranking:
         """The next hypothesis; with texts, the next one that differs from the first."""
         others = self.order[1:].tolist()
         if self.hypotheses is not None:
-            others = [row for row in others if self.hypotheses[row] != self.text]
+            best = self.hypotheses[self.best]
+            others = [row for row in others if self.hypotheses[row] != best]
         return next(iter(others), None)
+
+    def abstain_below(self, share: float | None) -> Ranking:
+        """The ranking, which abstains if its largest cluster has less than this share."""
+        found = self.uncertainty
+        if share is None or found is None or found.largest >= share:
+            return self
+        return replace(self, abstained=True)
 
     def refine(self, kept: Ints, finer: Ranking) -> Ranking:
         """The ranking with these rows first, by the order and utilities of a later stage."""

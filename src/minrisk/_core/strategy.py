@@ -187,11 +187,11 @@ def prepare(strategy: Strategy) -> None:
 def segment_rng(seed: int, segment: Segment) -> np.random.Generator:
     """The random generator of a segment: results do not depend on batches and workers.
 
-    >>> one, same, other = (segment_rng(0, Segment(["a"], index=i)).random() for i in (3, 3, 4))
+    >>> one, same, other = (segment_rng(0, Segment(["a"], position=i)).random() for i in (3, 3, 4))
     >>> one == same, one == other
     (True, False)
     """
-    return np.random.default_rng([seed, segment.index])
+    return np.random.default_rng([seed, segment.position])
 
 
 def shuffled(segment: Segment, rng: np.random.Generator | None) -> Ints:

@@ -178,7 +178,8 @@ def checked_texts(texts: Sequence[Any], name: str) -> tuple[str, ...]:
         raise InputError(f"{name} must be a list of strings, not one string")
     if not isinstance(texts, Iterable) or isinstance(texts, Set | Mapping):
         raise InputError(f"{name} must be a list of strings; found {type(texts).__name__}")
-    result = tuple(texts)
+    # a column of Arrow has no strings otherwise
+    result = tuple(texts.to_pylist() if hasattr(texts, "to_pylist") else texts)
     if not result:
         raise InputError(f"zero {name}; at least one is needed")
     for text in result:

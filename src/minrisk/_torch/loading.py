@@ -149,8 +149,11 @@ def _warn_of_download(name: str) -> None:
 
 def _raise_refusal(error: BaseException, name: str, what: str) -> None:
     """Raises the errors that another copy or a download would not mend."""
-    if isinstance(error, (InputError, ImportError)):
+    if isinstance(error, (InputError, MissingExtra)):
         raise error
+    if isinstance(error, ImportError):  # of what its quantization needs, for one
+        raise MissingExtra(f"{name}: its {what} needs a package that is not installed: "
+                           f"{short_error(error)}") from None
     if "trust_remote_code" in str(error):
         raise InputError(f"{name}: its {what} needs code from the model's own files (auto_map or "
                          "a foreign class), which is never executed; choose a model of a kind "

@@ -52,7 +52,7 @@ class Comparison:
 
     def add(self, record: Mapping[str, Any], index: int) -> dict[str, DemoChoice]:
         """The choice of each method from the samples of this record."""
-        segment = Segment(record["samples"], index=index)
+        segment = Segment(record["samples"], position=index)
         rankings = {name: self._timed(name, strategy, segment)
                     for name, strategy in _strategies(len(segment.hypotheses), self._seed).items()}
         choices = self._baselines(record, segment, rankings[EXACT])

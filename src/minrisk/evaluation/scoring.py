@@ -184,7 +184,7 @@ def texts_of(lines: Any) -> Any:
     """The texts of the results of a call; an empty one for a segment that failed."""
     if isinstance(lines, str) or not isinstance(lines, Iterable):
         return lines
-    return [("" if line.error is not None else line.text) if hasattr(line, "as_record") else line
+    return [(line.text or "") if hasattr(line, "as_record") else line
             for line in lines]
 
 

@@ -16,6 +16,7 @@ from minrisk.io.compression import codec_for, codec_of, could_be_compressed, dec
 
 _CHUNK = 1 << 15  # bytes; small chunks give a good estimate of the remaining time
 _SPLIT = 1 << 16  # bytes that are split into lines at once; each may be a newline
+MAX_LINE = 1 << 27  # bytes; a compressed file of 2 MB may hold a line of gigabytes
 
 
 class Input:
@@ -26,22 +27,52 @@ class Input:
 
     has_fields = False  # whether the format has named fields; its lines are then JSON
 
-    def __init__(self, path: str, name: str | None = None) -> None:
+    def __init__(self, path: str, name: str | None = None, size: int | None = None) -> None:
         """Raise an InputError if the file does not exist; it is opened when lines are read.
 
-        `name` is its name in messages.
+        `name` is its name in messages, `size` the number of bytes that it must have, if it is
+        known: that at the beginning of a run.
         """
         self.path = path
         self.name = name or _name("read", path)
         self.number = 0  # number of the last line, from 1
         self.consumed = 0  # bytes, before decompression
-        self.size = None if path == "-" else _size(path)  # None if it is unknown
+        found = None if path == "-" else _size(path)
+        self.size = found if size is None else size  # None if it is unknown
 
     def __iter__(self) -> Iterator[bytes]:
         with as_input_error("read", self.path), self._open() as stream:
-            for line in _split(self._content(stream)):
+            for line in self._lines(self._content(stream)):
                 self.number += 1
                 yield line
+            self._check_size(stream)
+
+    def _lines(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        pending: list[bytes] = []  # joined once a line, so that very long lines stay linear
+        size = 0  # bytes of these
+        for chunk in (c[i:i + _SPLIT] for c in chunks for i in range(0, len(c), _SPLIT)):
+            first, *lines = chunk.split(b"\n")
+            pending.append(first)
+            size += len(first)
+            for line in lines:
+                yield b"".join(pending)
+                pending, size = [line], len(line)
+            if size > MAX_LINE:
+                raise InputError(f"{self.name}:{self.number + 1}: found a line of more than "
+                                 f"{MAX_LINE:,} bytes, wanted one segment a line; is it a file of "
+                                 "another format?")
+        if last := b"".join(pending):
+            yield last
+
+    def _check_size(self, stream: BufferedReader) -> None:
+        """Raise InputError if the file was cut or written to since the run began."""
+        if self.size is None or remote.is_url(self.path):
+            return
+        now = os.fstat(stream.fileno()).st_size
+        if now != self.size:
+            raise InputError(f"{self.name}: had {self.size} bytes when the run began, and has "
+                             f"{now} now, so that segments may be missing; wait until it is "
+                             "complete, and run again")
 
     def texts(self) -> Iterator[str]:
         """The lines as text."""
@@ -244,15 +275,3 @@ def _size(path: str) -> int | None:
     if not os.access(path, os.R_OK):
         raise InputError(f"cannot read {path}: permission denied")
     return found.st_size if stat.S_ISREG(found.st_mode) else None
-
-
-def _split(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    pending: list[bytes] = []  # joined once a line, so that very long lines stay linear
-    for chunk in (c[i:i + _SPLIT] for c in chunks for i in range(0, len(c), _SPLIT)):
-        first, *lines = chunk.split(b"\n")
-        pending.append(first)
-        for line in lines:
-            yield b"".join(pending)
-            pending = [line]
-    if last := b"".join(pending):
-        yield last

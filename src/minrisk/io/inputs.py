@@ -14,9 +14,9 @@ from minrisk.io import remote
 from minrisk.io.files import Input
 from minrisk.io.parquet import ParquetInput, is_parquet
 
-ERRORS = "errors.jsonl"  # in every output folder, as the manifest
-MANIFEST = ".manifest.json"  # tools that read the folder as data ignore a leading dot
-OLD_MANIFEST = "manifest.json"  # of earlier versions
+# in every output folder; tools that read the folder as data ignore a leading dot
+ERRORS, MANIFEST = ".errors.jsonl", ".manifest.json"
+OLD_ERRORS, OLD_MANIFEST = "errors.jsonl", "manifest.json"  # of earlier versions
 _IDENTITY_BYTES = 1 << 20  # at the beginning of a file
 
 
@@ -25,6 +25,7 @@ class InputFile(NamedTuple):
 
     name: str  # the given path without secrets, for messages
     location: str  # absolute path or URL
+    size: int | None = None  # bytes when the run began, if they are known
 
     @classmethod
     def at(cls, path: str) -> InputFile:
@@ -32,7 +33,7 @@ class InputFile(NamedTuple):
         return cls(remote.redact_url(path), path if is_elsewhere else os.path.abspath(path))
 
     def open(self) -> Input:
-        return open_input(self.location, None if self.location == "-" else self.name)
+        return open_input(self.location, None if self.location == "-" else self.name, self.size)
 
     @property
     def can_be_read_again(self) -> bool:
@@ -48,8 +49,8 @@ class InputFile(NamedTuple):
         return f"{source.size} bytes, {beginning[:16]}"
 
 
-def open_input(path: str, name: str | None = None) -> Input:
-    return ParquetInput(path, name) if is_parquet(path) else Input(path, name)
+def open_input(path: str, name: str | None = None, size: int | None = None) -> Input:
+    return (ParquetInput if is_parquet(path) else Input)(path, name, size)
 
 
 def input_files(paths: Iterable[Any],
@@ -62,10 +63,8 @@ def input_files(paths: Iterable[Any],
     for path in names:
         if not isinstance(path, str | os.PathLike):
             raise InputError(f"{wanted}; got {brief(path)}")
-    files = tuple(InputFile.at(path) for path in expand(map(os.fspath, names)))
-    for file in files:
-        file.open()  # raises InputError if it does not exist
-    return files
+    found = [InputFile.at(path) for path in expand(map(os.fspath, names))]
+    return tuple(file._replace(size=file.open().size) for file in found)
 
 
 def expand(paths: Iterable[str]) -> list[str]:
@@ -98,7 +97,7 @@ def _matches(path: str) -> list[str]:
 
 def _is_beside_shards(path: str) -> bool:
     folder, name = os.path.split(path)
-    return name in (ERRORS, MANIFEST, OLD_MANIFEST) and any(
+    return name in (ERRORS, OLD_ERRORS, MANIFEST, OLD_MANIFEST) and any(
         _exists(os.path.join(folder, manifest)) for manifest in (MANIFEST, OLD_MANIFEST))
 
 

@@ -86,7 +86,7 @@ class SampleReader:
         outcomes = _outcomes(fields)
         if self.oracle is not None:
             return Segment(hypotheses, _oracle_references(fields, self.oracle), source_of(fields),
-                           index=index, outcomes=outcomes)
+                           position=index, outcomes=outcomes)
         references, counts = _list(fields, "references"), _numbers(fields, "counts")
         weights = (self._weights(fields, hypotheses, counts) if references is None
                    else self._weights(fields, references))

@@ -16,7 +16,7 @@ from minrisk._core.segment import Ranking, Segment
 from minrisk._core.weights import checked_texts, weights_from_logprobs
 from minrisk.io.files import Input
 
-Failure = dict[str, Any]  # file, line, id and reason, as errors.jsonl has them
+Failure = dict[str, Any]  # file, line, id and reason, as .errors.jsonl has them
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
     NAME              a finished shard, or the output if it is a single file
     .manifest.json    settings, inputs and finished shards; NAME.run.json beside a single file
-    errors.jsonl      the failed segments with file, line, id and reason (in a folder only)
+    .errors.jsonl     the failed segments with file, line, id and reason (in a folder only)
     .minrisk/         during a run: a lock, a journal with the results of each unfinished shard,
                       and a journal of the finished shards
 
@@ -26,7 +26,7 @@ from uuid import uuid4
 
 from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk.io.files import Output, as_input_error, replace_file
-from minrisk.io.inputs import ERRORS, MANIFEST, OLD_MANIFEST
+from minrisk.io.inputs import ERRORS, MANIFEST, OLD_ERRORS, OLD_MANIFEST
 from minrisk.io.journal import Journal
 from minrisk.io.matrices import MatrixWriter
 from minrisk.io.partial_shard import PartialShard
@@ -62,7 +62,7 @@ class RunStore:
         self._finished: dict[str, dict[str, int]] = {}  # counts and size, by name
         self._finished_now: set[str] = set()  # names of shards that this run finished
         self._saved = 0  # finished shards in the manifest
-        self._copied = 0  # bytes of errors.jsonl at the URL
+        self._copied = 0  # bytes of .errors.jsonl at the URL
         self.counts: Counter[str] = Counter()
         self.retried = 0  # segments that failed in an earlier run
         self._partials: dict[int, PartialShard] = {}
@@ -113,7 +113,7 @@ class RunStore:
         with self._open, suppress(MinriskError, OSError) if kind else nullcontext():
             if self._last_written:
                 self._last_written.close()
-            if self._has_begun:
+            if self._has_begun or self._is_left_unclosed:
                 self._close()
 
     def begin(self) -> None:
@@ -124,6 +124,7 @@ class RunStore:
         self._save()
         if self._is_renamed:
             self.store.remove(OLD_MANIFEST)
+            self.store.remove(OLD_ERRORS)
         self._write_errors()
         if self._matrix_of:
             for shard in self._shards:
@@ -342,7 +343,7 @@ class RunStore:
     def _temporary(self) -> str:
         return os.path.join(self.store.work, f"{uuid4().hex}.tmp")
 
-    # errors.jsonl
+    # .errors.jsonl
 
     @property
     def _errors_path(self) -> str:
@@ -389,6 +390,12 @@ class RunStore:
         if self.store.writer:
             with suppress(MinriskError):  # some stores allow writing, but not removing
                 self.store.remove(self.store.writer)
+
+    @property
+    def _is_left_unclosed(self) -> bool:
+        """Whether an earlier run finished every shard, and was ended before it was closed."""
+        return (not self._is_new and all(map(self._is_whole, self._shards))
+                and os.listdir(self.store.work) != [LOCK])
 
     @property
     def _is_empty(self) -> bool:

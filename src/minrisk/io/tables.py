@@ -13,6 +13,8 @@ def rows_of(items: Any) -> Any:
     """
     if hasattr(items, "to_batches"):  # Arrow
         return (row for batch in items.to_batches() for row in batch.to_pylist())
+    if hasattr(items, "to_pylist"):  # a batch or a column of Arrow
+        return items.to_pylist()
     if hasattr(items, "iter_rows"):  # polars
         return iter(items.iter_rows(named=True))
     if hasattr(items, "itertuples"):  # pandas

@@ -46,15 +46,14 @@ class ChoiceWriter:
     def __call__(self, record: Record) -> str:
         assert record.segment is not None
         assert record.ranking is not None
+        ranking = record.ranking.abstain_below(self.abstain)
+        if self.format == "text":
+            return self._lines(record.segment, ranking)
         drawn = self._drawn(record)
         listed = drawn.get("samples", record.segment.hypotheses)
-        best = _choice(record.segment, record.ranking, record.ranking.best, listed)
-        if self.abstain is not None and abstains(record.ranking, self.abstain):
-            best |= {"text": None, "abstained": True}
-        if self.format == "text":
-            return self._lines(record.segment, record.ranking, best["text"])
-        computed = {"id": record.id, **best, **record.details,
-                    **self._details(record.segment, record.ranking, listed), **drawn}
+        computed = {"id": record.id,
+                    **choice_fields(record.segment, ranking, listed),
+                    **record.details, **self._details(record.segment, ranking, listed), **drawn}
         passed = {k: v for k, v in record.fields.items() if k not in computed}
         return json_line(computed | passed)
 
@@ -76,10 +75,10 @@ class ChoiceWriter:
         return {**sample_columns(record.samples, record.reference_samples), "drawn": drawn,
                 "dropped": drawn - int(record.segment.counts.sum())}
 
-    def _lines(self, segment: Segment, ranking: Ranking, best: str | None) -> str:
+    def _lines(self, segment: Segment, ranking: Ranking) -> str:
         """As many lines for every segment, so that a reader finds where each begins."""
         size = self.nbest or 1
-        order = ranking.order[:size].tolist() if best is not None else []
+        order = [] if ranking.abstained else ranking.order[:size].tolist()
         return text_lines([segment.hypotheses[i] for i in order], size)
 
     def _details(self, segment: Segment, ranking: Ranking,
@@ -87,7 +86,7 @@ class ChoiceWriter:
         details: dict[str, Any] = {}
         if self.nbest:
             order = ranking.order[: self.nbest].tolist()
-            details["nbest"] = [_choice(segment, ranking, i, listed) for i in order]
+            details["nbest"] = [_hypothesis(segment, ranking, i, listed) for i in order]
         if self.utilities:
             details["utilities"] = [finite_or_none(u) for u in ranking.utility.tolist()]
             details["pairs"] = ranking.pairs
@@ -123,11 +122,6 @@ class SampleWriter:
 
     def counts(self, record: Record) -> Mapping[str, int]:
         return count_samples(record)
-
-
-def abstains(ranking: Ranking, share: float) -> bool:
-    """Whether the largest cluster has less than this share of the samples."""
-    return ranking.uncertainty is not None and ranking.uncertainty.largest < share
 
 
 def confidence_fields(found: Confidence) -> dict[str, Any]:
@@ -167,8 +161,14 @@ def error_line(record: Record, fields: Mapping[str, Any] = MappingProxyType({}))
     return json_line({"id": record.id, **fields, "error": record.message})
 
 
-def _choice(segment: Segment, ranking: Ranking, row: int, listed: Sequence[str]) -> dict[str, Any]:
-    """A hypothesis with its place among the texts that the output or the input lists."""
+def choice_fields(segment: Segment, ranking: Ranking, listed: Sequence[str]) -> dict[str, Any]:
+    """The choice with its place among the texts that the output or the input lists."""
+    best = _hypothesis(segment, ranking, ranking.best, listed)
+    return best | {"text": None, "abstained": True} if ranking.abstained else best
+
+
+def _hypothesis(segment: Segment, ranking: Ranking, row: int,
+                listed: Sequence[str]) -> dict[str, Any]:
     text, utility = segment.hypotheses[row], finite_or_none(float(ranking.utility[row]))
     index = row if listed is segment.hypotheses else listed.index(text)
     return {"text": text, "index": index, "utility": utility}

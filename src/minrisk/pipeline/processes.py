@@ -40,6 +40,7 @@ _SPAWN = get_context("spawn")
 _READY = "ready"
 _EXIT_SECONDS = 5.0  # seconds that a worker has to exit by itself
 _SECONDS_BETWEEN_REPORTS = 1.0
+_SECONDS_BETWEEN_LOOKS = 1.0  # at workers that have a time limit
 
 
 @dataclass(frozen=True)
@@ -135,11 +136,18 @@ def _through(workers: Sequence[Worker], items: Iterator[Item], held: Condition) 
 
 
 def _finished(workers: Sequence[Worker]) -> Iterator[Item]:
-    """Results of these workers; waits for the first."""
-    ready = wait([worker.connection for worker in workers])
+    """Results of these workers; waits for the first, or until it is time to look at the others."""
+    has_limit = any(worker.has_limit for worker in workers)
+    start = perf_counter()
+    ready = wait([worker.connection for worker in workers],
+                 _SECONDS_BETWEEN_LOOKS if has_limit else None)
+    # at most: if this process was suspended, so were they
+    passed = min(perf_counter() - start, _SECONDS_BETWEEN_LOOKS)
     for worker in workers:
         if worker.connection in ready:
             yield from worker.finish()
+        elif worker.has_limit:
+            worker.waited(passed)
 
 
 class Worker:
@@ -150,11 +158,28 @@ class Worker:
         self._number = number
         self._blocks: deque[Block] = deque()
         self._failures = 0  # failed attempts at the first block
+        self._seconds = 0.0  # that the driver has waited for it
         self._start()
 
     @property
     def is_free(self) -> bool:
         return not self._blocks
+
+    @property
+    def has_limit(self) -> bool:
+        return self._pool.segment_timeout is not None
+
+    def waited(self, seconds: float) -> None:
+        """End the process if it should have ended by its own alarm: it may be suspended."""
+        self._seconds += seconds
+        if self._is_late:
+            self._process.kill()
+
+    @property
+    def _is_late(self) -> bool:
+        limit = self._pool.segment_timeout
+        return (limit is not None and not self.is_free
+                and self._seconds > limit * len(self._blocks[0].items) + _EXIT_SECONDS)
 
     def wait_until_ready(self) -> None:
         """Wait until its models are loaded; raises the error if they cannot be."""
@@ -221,6 +246,7 @@ class Worker:
 
     def _send(self) -> Iterator[Item]:
         """Send the first block; if it cannot be pickled, send its records one by one."""
+        self._seconds = 0.0
         while self._blocks:
             try:
                 self.connection.send(self._blocks[0])
@@ -232,10 +258,10 @@ class Worker:
 
     def _died(self) -> Iterator[Item]:
         """Start another process and try again: first the block, then each of its records alone."""
-        code = self._end()
+        code, is_late = self._end(), self._is_late
         self._restart()
         self._failures += 1
-        if self._pool.segment_timeout is not None and _ended_by_alarm(code):
+        if self._pool.segment_timeout is not None and (is_late or _ended_by_alarm(code)):
             yield from self._give_up("took longer than the segment timeout of "
                                      f"{self._pool.segment_timeout:g} s")
         elif self._failures >= _MAX_ATTEMPTS:

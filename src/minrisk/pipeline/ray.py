@@ -10,13 +10,22 @@ import gc
 import logging
 import os
 import pickle
+import re
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from minrisk._core.errors import InputError, MinriskError, Wording, needs_extra
+from minrisk._core.errors import (
+    InputError,
+    MinriskError,
+    UnusableError,
+    Wording,
+    needs_extra,
+)
 from minrisk._core.threads import threads
 from minrisk.pipeline.reading import BlockReader
 from minrisk.pipeline.runner import Condition, RunningWorkers
@@ -25,10 +34,14 @@ from minrisk.pipeline.workers import Block, FatalItem, Item, WorkerPool, workers
 with needs_extra(Wording("engine='ray'"), "ray"):
     import ray
     import ray.data
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 _RETRIES = 3  # retries of a block whose worker or node died
 _WORKERS_PER_READER = 4  # fed by one reader, which is a process of its own and slow to start
 _dumps = ray.cloudpickle.dumps  # also for classes that the other nodes cannot import
+_HOST_AND_PORT = re.compile(r"[\w.\[\]:-]+:\d+")
+_COLOUR = re.compile(r"\x1b\[\d*m")
+_PATIENCE = 30  # seconds that the cluster has to answer whether it is there
 _Rows = dict[str, Any]  # one column of pickled items
 
 
@@ -45,6 +58,7 @@ class Ray:
         cores = 1 + sum((p.workers or threads()) * (p.threads or 1) for p in pools)
         with _without_warnings(), connected(self.address, cores):
             self._configure()
+            _check_nodes(pools)
             yield _RunningRay(_plan_workers(pools))
 
     def _configure(self) -> None:
@@ -82,6 +96,8 @@ class _RunningRay:
                 yield from map(pickle.loads, rows["item"])
                 if stop():
                     return
+        except ray.exceptions.RayError as error:
+            raise UnusableError(f"the run on Ray failed: {_last_line(str(error))}") from error
         finally:
             # Workers live as long as their handles, which Ray holds in reference cycles: the next
             # run of this process would wait for their processors.
@@ -108,10 +124,14 @@ def connected(address: str | None, cpus: int | None) -> Iterator[None]:
         yield
         return
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
+    if address is not None:
+        _check_access(address)
     try:
         with _silence():
             ray.init(address or "local", num_cpus=None if address else cpus,
                      include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    except ray.exceptions.AuthenticationError as error:
+        raise _refused(address, str(error)) from None
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise InputError(Wording("no Ray cluster at {place}: {error}; start one with `ray start "
                                  "--head`, or leave address= out",
@@ -120,6 +140,52 @@ def connected(address: str | None, cpus: int | None) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _check_access(address: str) -> None:
+    """Raise InputError if the cluster refuses this process; connecting would not say why."""
+    if not _HOST_AND_PORT.fullmatch(address):
+        return
+    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE,
+                              errors="replace")
+        if done.returncode and "AuthenticationError" in done.stderr:
+            raise _refused(address, _last_line(done.stderr).partition("AuthenticationError: ")[2])
+
+
+def _refused(address: str | None, reason: str) -> InputError:
+    return InputError(f"the Ray cluster at {address} refuses this process: {reason}; set "
+                      "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the token of the cluster")
+
+
+def _check_nodes(pools: Sequence[WorkerPool]) -> None:
+    """Raise UnusableError if a node lacks a package of the workers, which would die one by one."""
+    load = ray.remote(num_cpus=0, max_retries=0)(_load)
+    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    tasks = [load.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True))
+             .remote(_dumps(pools)) for node in nodes]
+    for error in list(filter(None, map(_error_of, tasks))):  # of all: Ray prints what nobody asks
+        raise UnusableError("a node of the Ray cluster cannot load the workers: "
+                            f"{_last_line(str(error))}; every node needs minrisk and what defines "
+                            "the metric, the strategy and the sampler") from error
+
+
+def _error_of(task: Any) -> Exception | None:
+    try:
+        ray.get(task)
+    except ray.exceptions.RayError as error:
+        return error  # type: ignore[no-any-return]
+    return None
+
+
+def _load(pickled: bytes) -> None:
+    pickle.loads(pickled)
+
+
+def _last_line(text: str) -> str:
+    """The message of an error, below its traceback, and without the colours of Ray."""
+    return _COLOUR.sub("", text.strip()).rpartition("\n")[2].strip()
 
 
 @contextmanager

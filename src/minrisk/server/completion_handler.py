@@ -13,7 +13,7 @@ from minrisk._core.sample_columns import columns
 from minrisk._core.segment import Segment
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
-from minrisk.io.writer import abstains, json_line
+from minrisk.io.writer import json_line
 from minrisk.server.backends import Backend
 from minrisk.server.candidates import Candidate, read_candidates
 from minrisk.server.choosing import RankedSegment, comparable
@@ -117,7 +117,7 @@ class CompletionHandler:
         return RankedCandidates(
             chosen.in_order(ranked.ranking), chosen.compared, len(chosen.segment.hypotheses),
             ranked, signature(strategy, weights=chosen.weighting), strategy,
-            abstains=share is not None and abstains(ranked.ranking, share),
+            abstains=ranked.ranking.abstain_below(share).abstained,
             abstain_text=(self.settings.abstain_text if self.settings.abstain_as == "text"
                           else None))
 

@@ -170,9 +170,9 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
     def check_collected(self) -> None:
         """Raise InputError for options that change lines of an output, where there is none."""
         if self != replace(self, format=type(self).format, nbest=None, utilities=False,
-                           abstain=None, matrix=None):
-            raise InputError(Wording("format=, nbest=, utilities=, abstain= and matrix= are for "
-                                     "output=; rankings have all utilities, and their uncertainty"))
+                           matrix=None):
+            raise InputError(Wording("format=, nbest=, utilities= and matrix= are for output=; "
+                                     "rankings have all utilities"))
 
     def choose(self, strategy: Strategy, config: RunConfig, seed: int) -> Decode:
         """The stage that ranks, with what the output adds to rankings."""
