@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import ClassVar
 

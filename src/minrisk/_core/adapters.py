@@ -192,6 +192,10 @@ class MetricAdapter(DerivedMetric[Any]):
         return found
 
     def utility(self, hyps: Any, refs: Any, mass: Floats, source: Any = None) -> Floats:
+    def as_given(self, refs: Any) -> Any:
+        found = getattr(self.metric, "as_given", None)
+        return found(refs) if callable(found) else refs
+
         if not callable(getattr(self.metric, "utility", None)):
             return super().utility(hyps, refs, mass, source)
         found: Floats = self.metric.utility(hyps, refs, mass, source)

@@ -107,7 +107,7 @@ def bind(metric: Metric[F], segments: Sequence[Segment]) -> Iterable[Pool[F]]:
 
 
 def _extract(metric: Metric[F], segments: Sequence[Segment]) -> Iterator[Pool[F]]:
-    if metric.features_per_segment or metric.needs_segment:
+    if metric.features_per_segment or reads_segment(metric):
         for segment in segments:
             yield from _extract_together(metric, [segment])
     else:

@@ -94,7 +94,7 @@ class PartsDecoder:
         rows = np.array([row_of[text] for text in block.texts], np.intp)
         mass, pool = block.mass(), self._fresh_pool()
         statistics = self.strategy.partial_statistics(
-            pool, self.strategy.metric.features(texts), sums(rows, mass, len(texts)))
+            pool, metric.as_given(metric.features(texts)), sums(rows, mass, len(texts)))
         return PartStatistics(statistics, float(mass.sum()), rows.size, pool.tally.pairs,
                               block.name, block.weights is not None)
 

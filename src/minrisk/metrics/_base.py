@@ -59,6 +59,9 @@ class WrapperMetric(DerivedMetric[Any]):
         """Those of the inner metric, but for its abilities."""
         return replace(Traits.combined([self.metric]), abilities=Ability.NONE)
 
+
+    def as_given(self, refs: Any) -> Any:
+        return self.metric.as_given(refs)
     def agreement(self, scores: Floats, whole: Floats) -> Floats:
         return self.metric.agreement(scores, whole)
 

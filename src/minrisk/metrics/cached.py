@@ -28,6 +28,12 @@ _TABLE = """CREATE TABLE IF NOT EXISTS scores (
     PRIMARY KEY (metric, source, hypothesis, reference)) WITHOUT ROWID"""
 
 
+class _Given(str):
+    """A reference that was given, in which a vote may find another answer than in a sample."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Cached(WrapperMetric):
     """a cache of the scores of another metric: --metric cached:NAME
@@ -74,6 +80,9 @@ class Cached(WrapperMetric):
     def segment_features(self, segment: Segment, texts: Sequence[str]) -> Objects:
         return self.features(texts)
 
+    def as_given(self, refs: Objects) -> Objects:
+        return objects(map(_Given, refs)) if self.is_vote else refs
+
     def features(self, texts: Sequence[str]) -> Objects:
         """The texts themselves: cached scores need no features."""
         return objects(texts)
@@ -101,6 +110,8 @@ class Cached(WrapperMetric):
 
     def _compute(self, hyps: Objects, refs: Objects, source: Objects | None) -> Floats:
         texts = list(dict.fromkeys([*hyps, *refs]))
+        if isinstance(refs[0], _Given):
+            theirs = self.metric.as_given(theirs)
         place = {text: row for row, text in enumerate(texts)}
         features = self.metric.features(texts)
         ours, theirs = (features[np.array([place[text] for text in side], np.intp)]
@@ -167,7 +178,8 @@ class _ScoreTable:
 
 
 def _digest(text: str) -> bytes:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    person = b"given" if isinstance(text, _Given) else b""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, person=person).digest()
 
 
 _table = cache(_ScoreTable)  # one per path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, ClassVar, Literal
@@ -126,6 +126,14 @@ class Combined(DerivedMetric[_CombinedFeatures]):
                source: _CombinedFeatures | None = None) -> Floats:
         """(H, R) the weighted sum, or the product, for every pair."""
         if self.by in _OF_UTILITIES:
+    def as_given(self, refs: _CombinedFeatures) -> _CombinedFeatures:
+        parts = zip(self.metrics, refs.features, strict=True)
+        return replace(refs, features=tuple(metric.as_given(part) for metric, part in parts))
+
+    def votes_among(self, features: _CombinedFeatures) -> Iterator[tuple[AnyMetric, Any]]:
+        for metric, part in zip(self.metrics, features.features, strict=True):
+            yield from metric.votes_among(part)
+
             raise InputError(Wording("combined: by={by!r} compares hypotheses by their utilities, "
                                      "which single pairs do not have; choose a strategy that needs "
                                      "no scores of pairs, such as standard or aggregate, or "

@@ -95,6 +95,9 @@ class Documents(WrapperMetric):
         split = [sentences(text, self.split == "line") for text in texts]
         numbers: dict[str, int] = {}
         rows = objects(np.array([numbers.setdefault(s, len(numbers)) for s in own], np.intp)
+    def as_given(self, refs: DocumentFeatures) -> DocumentFeatures:
+        return replace(refs, sentences=self.metric.as_given(refs.sentences))
+
                        for own in split)
         lengths = objects([max(len(s), 1) for s in own] for own in split)
         return DocumentFeatures(objects(texts), self.metric.features(list(numbers)), rows, lengths)

@@ -219,7 +219,7 @@ class _SegmentView:
         NaN for what is no hypothesis, if the metric reads more of hypotheses than their texts.
         """
         pool, metric, texts = self._pool, self._pool.metric, [*self._outputs.values()]
-        refs = pool.texts[pool.ref_rows[self._references[0]]]
+        refs = pool.references(pool.ref_rows[self._references[0]])
         rows = dict(zip(pool.segment.hypotheses, pool.hyp_rows.tolist(), strict=True))
         found = np.full((len(texts), len(refs)), np.nan)
         known = [i for i, text in enumerate(texts) if text in rows]
