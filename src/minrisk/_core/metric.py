@@ -219,8 +219,8 @@ class Metric(Options, ABC, Generic[F]):
     def compares_hypotheses(self) -> bool:
         """Whether a score depends on the other hypotheses of the segment.
 
-        Then features are made of whole segments, also where few hypotheses are left, and the metric
-        cannot be inside a wrapper.
+        Then `segment_features` makes features of whole segments, also where few hypotheses are
+        left, and the metric cannot be inside a wrapper.
         """
         return False
 
@@ -331,7 +331,7 @@ class Metric(Options, ABC, Generic[F]):
     def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
         """Further fields of the output of a segment, with values that JSON can hold.
 
-        Of a vote: the answer of the choice, and the share of all references with each answer.
+        The answer and the votes of a vote are fields of every output, and not among these.
         """
         found: dict[str, Any] = {}
         for part in inner_metrics(self):
@@ -384,6 +384,11 @@ def _derived(name: str) -> property:
 
 for _trait in dataclasses.fields(Traits):
     setattr(DerivedMetric, _trait.name, _derived(_trait.name))
+
+
+def reads_segment(metric: AnyMetric) -> bool:
+    """Whether its features depend on more than texts, so that `segment_features` makes them."""
+    return metric.needs_segment or metric.compares_hypotheses
 
 
 def concurrent_batches_of(metrics: Iterable[AnyMetric]) -> int:

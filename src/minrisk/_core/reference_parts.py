@@ -92,7 +92,7 @@ class PartsDecoder:
         texts = list(dict.fromkeys(block.texts))
         row_of = {text: row for row, text in enumerate(texts)}
         rows = np.array([row_of[text] for text in block.texts], np.intp)
-        mass, pool = block.mass(), self._fresh_pool()
+        mass, pool, metric = block.mass(), self._fresh_pool(), self.strategy.metric
         statistics = self.strategy.partial_statistics(
             pool, metric.as_given(metric.features(texts)), sums(rows, mass, len(texts)))
         return PartStatistics(statistics, float(mass.sum()), rows.size, pool.tally.pairs,

@@ -20,7 +20,7 @@ from minrisk._core.recipe import inside
 from minrisk._core.segment import Segment
 from minrisk._core.signature import parts_signature
 from minrisk._core.sqlite_cache import MEMORY, SqliteCache, chunks
-from minrisk.metrics._base import Objects, WrapperMetric, check_reads_texts_only, objects
+from minrisk.metrics._base import Objects, WrapperMetric, objects
 from minrisk.metrics._fingerprint import fingerprint
 
 _TABLE = """CREATE TABLE IF NOT EXISTS scores (
@@ -59,13 +59,9 @@ class Cached(WrapperMetric):
     """
 
     cost: ClassVar[str] = "that of its metric, once for each pair"
-    metric: AnyMetric = inner(help="an inner metric, as in cached:comet")
+    metric: AnyMetric = inner(help="an inner metric, as in cached:comet", texts_only=True)
     path: str = option(MEMORY, affects_results=False,
                        help="SQLite file of the cache, which processes may share")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_reads_texts_only("cached", self.metric)
 
     @property
     def name(self) -> str:
@@ -80,12 +76,12 @@ class Cached(WrapperMetric):
     def segment_features(self, segment: Segment, texts: Sequence[str]) -> Objects:
         return self.features(texts)
 
-    def as_given(self, refs: Objects) -> Objects:
-        return objects(map(_Given, refs)) if self.is_vote else refs
-
     def features(self, texts: Sequence[str]) -> Objects:
         """The texts themselves: cached scores need no features."""
         return objects(texts)
+
+    def as_given(self, refs: Objects) -> Objects:
+        return objects(map(_Given, refs)) if self.is_vote else refs
 
     def answers(self, features: Objects) -> list[str | None] | None:
         return self.metric.answers(self.metric.features(list(features))) if self.is_vote else None
@@ -110,12 +106,12 @@ class Cached(WrapperMetric):
 
     def _compute(self, hyps: Objects, refs: Objects, source: Objects | None) -> Floats:
         texts = list(dict.fromkeys([*hyps, *refs]))
-        if isinstance(refs[0], _Given):
-            theirs = self.metric.as_given(theirs)
         place = {text: row for row, text in enumerate(texts)}
         features = self.metric.features(texts)
         ours, theirs = (features[np.array([place[text] for text in side], np.intp)]
                         for side in (hyps, refs))
+        if isinstance(refs[0], _Given):
+            theirs = self.metric.as_given(theirs)
         return self.metric.scores(ours, theirs,
                                   None if source is None else self.metric.features(list(source)))
 

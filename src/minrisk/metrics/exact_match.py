@@ -92,7 +92,7 @@ class ExactMatch(Metric[WeightedRows]):
         return replace(refs, base=given, members=np.arange(given.size))
 
     def answers(self, features: WeightedRows) -> list[str | None]:
-        """What each text, as a hypothesis, answers."""
+        """What each text answers."""
         check_rows(self, features)
         return [answer.own for answer in features.base[features.members]]
 
@@ -126,7 +126,6 @@ class ExactMatch(Metric[WeightedRows]):
 
     def _answer_numbers(self, hyps: WeightedRows, refs: WeightedRows) -> tuple[Ints, Ints, int]:
         """The answers of either side as numbers, and how many there are; 0 is none."""
-        check_rows(self, refs)
         numbers: dict[str | None, int] = {None: 0}
         ours, theirs = (np.array([numbers.setdefault(answer, len(numbers)) for answer in answers],
                                  np.intp) for answers in map(self.answers, (hyps, refs)))

@@ -273,12 +273,11 @@ class Decode:
                           partial(prepare_thread, self.strategy))
 
     def _rank(self, batch: Sequence[Record]) -> Sequence[Record]:
-        segments: Sequence[Segment] = [r.segment for r in batch if r.segment is not None]
         for record in batch:
             warn_of_other_choice(record.fields.get("signature"), self._signature)
+        matrices: list[Floats | None] = [None] * len(batch)
         segments = Batch(r.segment for r in batch if r.segment is not None)
         metric = self.strategy.metric
-        matrices: list[Floats | None] = [None] * len(batch)
         if self.scores:
             matrices = [pool.keep_scores() for pool in segments.pools(metric)]
         rankings = self.strategy.rank(segments)
