@@ -211,8 +211,8 @@ def _answers(records: list[dict[str, Any]], metric: AnyMetric) -> dict[str, Any]
         cases += _votes(str(k), texts, metric, FEW, [])
         [ranking] = strategy.rank([minrisk.Segment(texts)])
         said.append(np.nan_to_num(ranking.confidence.probability))  # none without an answer
-        gold = minrisk.decode([texts[ranking.best]], [rf"\boxed{{{record['gold']}}}"], metric=metric)
-        right.append(gold.utility[0] == 1)
+        gold = rf"\boxed{{{record['gold']}}}"
+        right.append(minrisk.decode([texts[ranking.best]], [gold], metric=metric).utility[0] == 1)
     return {"problems": len(records), "right": float(np.mean(right)), "auroc": {
         name: _auroc(np.array(said)[rows], np.array(right)[rows]) for name, rows in {
             "even": slice(0, None, 2), "odd": slice(1, None, 2), "all": slice(None)}.items()},
@@ -236,8 +236,8 @@ def write_tables(made: dict[str, Any]) -> None:
             (low, high), perfect = found["interval"], found["error of perfect"]
             rows.append([metric, name, f"{found['choices']:,}", f"{found['said']:.3f}",
                          f"{found['right']:.3f}", f"{found['error']:.3f} ({low:.3f} to {high:.3f})",
-                         f"{perfect['mean']:.3f}, {perfect['95%']:.3f}", f"{perfect['as large']:.3f}",
-                         f"{found['debiased error']:.3f}"])
+                         f"{perfect['mean']:.3f}, {perfect['95%']:.3f}",
+                         f"{perfect['as large']:.3f}", f"{found['debiased error']:.3f}"])
     text = _replaced(text, "corpora", rows)
     sizes = [str(n) for n in made["samples"]]
     rows = [["choice by", *sizes], ["---"] * (1 + len(sizes))]
