@@ -44,8 +44,9 @@ class ScoreMatrix:
         self._hyps, self._refs, self._matrix = hyps, refs, matrix
 
     def at(self, hyps: Ints, refs: Ints) -> Floats | None:
-        """The scores of these rows of the texts; None if the matrix was not computed."""
-        if self._matrix is None:
+        """The scores of these rows of the texts; None if the matrix lacks one of them."""
+        if self._matrix is None or not (np.isin(hyps, self._hyps).all()
+                                        and np.isin(refs, self._refs).all()):
             return None
         return self._matrix[np.ix_(np.searchsorted(self._hyps, hyps),
                                    np.searchsorted(self._refs, refs))]
@@ -89,6 +90,13 @@ class Pool(Generic[F]):
     def keep(self, rows: Ints) -> Pool[F]:
         """The pool with only these hypotheses; features and tally are shared."""
         return replace(self, segment=self.segment.keep(rows), hyp_rows=self.hyp_rows[rows])
+
+    def among_hypotheses(self) -> Pool[F]:
+        """The pool with each hypothesis as a reference, with the same features."""
+        segment = Segment(self.segment.hypotheses, index=self.segment.index)
+        is_own = self.segment.self_columns is not None  # given references have scores of their own
+        return replace(self, segment=segment, ref_rows=self.hyp_rows,
+                       matrix=self.matrix if is_own else ScoreMatrix())
 
     def distinct_hypotheses(self) -> tuple[Pool[F], Ints]:
         """The pool with distinct hypotheses only, and the position of each one among them."""
