@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from claims import SIZES, claims
 from corrections import corrected
 from data import SEGMENTS, embeddings, samples
 from estimator import Frozen, train
@@ -27,7 +28,6 @@ sys.path.append(str(HERE.parents[1] / "benchmarks"))
 
 import machine
 
-SIZES = (2, 4, 8, 16)  # pairs per hypothesis
 Found = dict[str, list[tuple[bool, float, float]]]  # per method: right, loss, share of pairs
 
 
@@ -134,26 +134,6 @@ def fill(place: str, content: str) -> None:
     before, start, rest = readme.read_text(encoding="utf-8").partition(f"<!-- {place} -->\n")
     _, end, after = rest.partition("<!-- end -->")
     readme.write_text(before + start + content + "\n" + end + after, encoding="utf-8")
-
-
-def claims(methods: dict[str, Any]) -> dict[str, str]:
-    """The sentences of README.md that have numbers of the table."""
-    paper, first = methods["aggregate embeddings (the paper)"], methods["aggregate first layer"]
-    low, high = paper["top1_interval"]
-    each = {name: ", ".join(f"{methods[f'{name}, {size}']['top1']:.2f}" for size in SIZES)
-            for name in ("control-variate", "aggregate-to-fine, first layer", "adaptive")}
-    pairs = ", ".join(f"{methods[f'control-variate, {size}']['pairs']:.1%}" for size in SIZES)
-    return {
-        "paper": (f"**Claim.** With a trained metric, the paper's aggregate (the average of "
-                  f"embeddings) makes {paper['top1']:.0%} ({100 * low:.0f} to {100 * high:.0f}) of "
-                  "the choices of exact MBR at one pair a\nhypothesis."),
-        "shares": (f"Averaging the first layer makes {first['top1']:.2f} of the choices against "
-                   f"{paper['top1']:.2f} for the paper's average,\nand loses {first['loss']:.4f} "
-                   f"against {paper['loss']:.4f}. With 2, 4, 8 and 16 pairs a hypothesis "
-                   f"({pairs} of all pairs)\n`control-variate` makes {each['control-variate']} of "
-                   "the choices, `aggregate-to-fine` over the same first layer "
-                   f"{each['aggregate-to-fine, first layer']}, and\n`adaptive`, which starts "
-                   f"without a surrogate, {each['adaptive']}.")}
 
 
 def _span(interval: tuple[float, float], digits: int = 2) -> str:
