@@ -15,9 +15,9 @@ def claims(methods: dict[str, Any]) -> dict[str, str]:
             for name in ("control-variate", "aggregate-to-fine, first layer", "adaptive")}
     pairs = ", ".join(f"{methods[f'control-variate, {size}']['pairs']:.1%}" for size in SIZES)
     return {
-        "paper": (f"**Claim.** With a trained metric, the paper's aggregate (the average of "
-                  f"embeddings) makes {paper['top1']:.0%}\n({100 * low:.0f} to {100 * high:.0f}) of "
-                  "the choices of exact MBR at one pair a hypothesis."),
+        "paper": ("**Claim.** With a trained metric, the paper's aggregate (the average of "
+                  f"embeddings) makes {paper['top1']:.0%}\n({100 * low:.0f} to "
+                  f"{100 * high:.0f}) of the choices of exact MBR at one pair a hypothesis."),
         "shares": (f"Averaging the first layer makes {first['top1']:.2f} of the choices against "
                    f"{paper['top1']:.2f} for the paper's average,\nand loses {first['loss']:.4f} "
                    f"against {paper['loss']:.4f}. With 2, 4, 8 and 16 pairs a hypothesis "

@@ -92,8 +92,9 @@ def test_scores_that_were_kept_are_not_computed_again():
         assert ranking.pairs == expected.pairs == own.pairs
 
 
-@pytest.mark.parametrize("name", ["standard", "diverse", "medoids", "prune", "adaptive", "low-rank"])
 @pytest.mark.parametrize("references", [None, ["a cat", "cat sat", "red mats"]])
+@pytest.mark.parametrize("name", ["standard", "diverse", "medoids", "prune", "adaptive",
+                                  "low-rank"])
 def test_scores_that_were_kept_change_no_ranking(name, references):
     """Also where a strategy asks for pairs that are not among them, as of two hypotheses."""
     strategy = minrisk.make_strategy(name)
