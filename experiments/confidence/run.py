@@ -36,7 +36,9 @@ LIMITS = {"embedding": 100}  # segments of each file, where all would take hours
 METRICS = ("chrf", "bleu", "embedding")
 VOTES = {"last word": r"\w+(?=\W*$)", "first three words": r"^\W*\w+\W+\w+\W+\w+",
          "text before a comma": r"^[^,]+(?=,)"}
-BOXED = r"\\boxed\{([^{}]*)\}"
+ANSWERS = {"exact-match": minrisk.ExactMatch(r"\\boxed\{([^{}]*)\}", numbers=True),
+           "symbolic": minrisk.make_metric("symbolic")}  # on the answers of a language model
+FEW = (4, 8)  # of its 16 samples, so that the others are left to compare with
 TOLERANCE = 1e-9
 
 Case = tuple[str, int, float, bool]  # segment, number of samples, probability, whether it is right
@@ -67,14 +69,16 @@ def main(*args: str) -> None:
                          for name, records in corpora.items()}
     covered: list[bool] = []
     found["votes"] = {name: [case for k, record in enumerate(records) for pattern in VOTES.values()
-                             for case in _votes(f"{name} {k}", record["samples"], pattern, covered)]
+                             for case in _votes(f"{name} {k}", record["samples"],
+                                                minrisk.ExactMatch(pattern), SAMPLES, covered)]
                       for name, records in corpora.items()}
     made = {"question": "probability of a choice, and how often it is the winner of the remaining "
             "of 1,024 samples", "samples": SAMPLES, "sets": SETS, "version": minrisk.__version__,
             "metrics": {metric: _by_corpus(rows) for metric, rows in found.items()},
             "intervals of votes": {"cover": float(np.mean(covered)), "of": len(covered)}}
     if "--llm" in args:
-        made["llm"] = _answers(_records(args[args.index("--llm") + 1]))
+        records = _records(args[args.index("--llm") + 1])
+        made["llm"] = {name: _answers(records, metric) for name, metric in ANSWERS.items()}
     (HERE / "results.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
     write_tables(made)
 
@@ -84,8 +88,8 @@ def _records(path: str) -> list[dict[str, Any]]:
     return [json.loads(source.text(line)) for line in source]
 
 
-def _parts(texts: Sequence[Any]) -> Iterator[tuple[int, slice]]:
-    for m in SAMPLES:
+def _parts(texts: Sequence[Any], sizes: Sequence[int]) -> Iterator[tuple[int, slice]]:
+    for m in sizes:
         for start in range(0, min(SETS * m, len(texts) - m + 1), m):
             yield m, slice(start, start + m)
 
@@ -96,7 +100,7 @@ def _utilities(segment: str, texts: Sequence[str], metric: AnyMetric) -> Iterato
     matrix = np.asarray(metric.scores(features, features), np.float64)
     total = matrix @ np.bincount(rows)
     strategy = minrisk.Confident(minrisk.Standard(Known(matrix)))
-    for m, part in _parts(texts):
+    for m, part in _parts(texts, SAMPLES):
         drawn = rows[part]
         [ranking] = strategy.rank([minrisk.Segment([str(row) for row in drawn])])
         rest = (total - matrix[:, drawn].sum(axis=1))[drawn]
@@ -104,13 +108,12 @@ def _utilities(segment: str, texts: Sequence[str], metric: AnyMetric) -> Iterato
         yield segment, m, ranking.confidence.probability, bool(right)
 
 
-def _votes(segment: str, texts: Sequence[str], pattern: str,
+def _votes(segment: str, texts: Sequence[str], metric: AnyMetric, sizes: Sequence[int],
            covered: list[bool]) -> Iterator[Case]:
-    metric = minrisk.ExactMatch(pattern)
     strategy = minrisk.Confident(minrisk.Standard(metric))
-    answers = [metric.answer(text) for text in texts]
+    answers = metric.answers(metric.features(texts)) or []
     total = Counter(answers)
-    for m, part in _parts(texts):
+    for m, part in _parts(texts, sizes):
         if not any(answers[part]):
             continue
         [ranking] = strategy.rank([minrisk.Segment(texts[part])])
@@ -137,13 +140,13 @@ def _calibration(cases: list[Case]) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     draws = [np.bincount(rng.integers(len(names), size=len(names)), minlength=len(names))[segment]
              for _ in range(RESAMPLES)]
-    # what a probability that is exactly right would have, for errors of bins do not cancel
-    perfect = [_error(said, rng.random(said.size) < said) for _ in range(RESAMPLES)]
+    error, debiased, perfect = _compared_with_perfect(segment, said, right, rng)
     return {"choices": said.size, "segments": len(names),
             "said": float(said.mean()), "right": float(right.mean()),
-            "error": _error(said, right),
-            "interval": _inner([_error(said, right, w) for w in draws]),
-            "error of perfect": float(np.mean(perfect)),
+            "error": error, "interval": _inner([_error(said, right, w) for w in draws]),
+            "error of perfect": {"mean": float(perfect.mean()), "95%": float(
+                np.quantile(perfect, 0.95)), "as large": float(np.mean(perfect >= error))},
+            "debiased error": debiased,
             "by samples": {str(int(n)): [float(said[m == n].mean()), float(right[m == n].mean())]
                            for n in np.unique(m)},
             "bins": _bins(said, right, draws)}
@@ -153,6 +156,29 @@ def _inner(values: list[float]) -> list[float]:
     """The middle 95%."""
     low, high = np.quantile(values, [0.025, 0.975]).tolist()
     return [low, high]
+
+
+def _compared_with_perfect(segment: Any, said: Any, right: Any,
+                           rng: np.random.Generator) -> tuple[float, float, Any]:
+    """The calibration error, the debiased one, and those of probabilities that are exactly right.
+
+    Errors of bins do not cancel, so that luck alone makes some; and the choices of a segment are
+    right or wrong together. What is left of each segment after the gap of its bins, with a random
+    sign, is such luck (a wild bootstrap of clusters). Debiased, the square of a bin's gap is less
+    by its variance.
+    """
+    place = np.minimum((said * BINS).astype(int), BINS - 1)
+    shape = (int(segment.max()) + 1, BINS)
+    cells = np.ravel_multi_index((segment, place), shape)
+    size = shape[0] * BINS
+    counts = np.bincount(cells, minlength=size).reshape(shape)
+    sums = np.bincount(cells, said - right, minlength=size).reshape(shape)
+    gaps = sums.sum(axis=0)
+    luck = sums - counts * (gaps / np.maximum(counts.sum(axis=0), 1))
+    signs = rng.choice([-1.0, 1.0], (10 * RESAMPLES, shape[0]))
+    perfect = np.abs(signs @ luck).sum(axis=1) / said.size
+    left = np.sqrt(np.maximum(gaps**2 - (luck**2).sum(axis=0), 0)).sum() / said.size
+    return float(np.abs(gaps).sum() / said.size), float(left), perfect
 
 
 def _error(said: Any, right: Any, weights: Any = None) -> float:
@@ -175,24 +201,22 @@ def _bins(said: Any, right: Any, draws: list[Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _answers(records: list[dict[str, Any]]) -> dict[str, Any]:
+def _answers(records: list[dict[str, Any]], metric: AnyMetric) -> dict[str, Any]:
     """How well the probability of a vote tells right answers from wrong ones, by halves."""
-    metric = minrisk.ExactMatch(BOXED, numbers=True)
     strategy = minrisk.Confident(minrisk.Standard(metric))
     said, right = [], []
-    for record in records:
+    cases: list[Case] = []
+    for k, record in enumerate(records):
         texts = record["samples"]
-        if not any(map(metric.answer, texts)):
-            said.append(0.0)
-            right.append(False)
-            continue
+        cases += _votes(str(k), texts, metric, FEW, [])
         [ranking] = strategy.rank([minrisk.Segment(texts)])
-        said.append(ranking.confidence.probability)
-        answer = metric.answer(texts[ranking.best])
-        right.append(answer == metric.answer(rf"\boxed{{{record['gold']}}}"))
+        said.append(np.nan_to_num(ranking.confidence.probability))  # none without an answer
+        gold = rf"\boxed{{{record['gold']}}}"
+        right.append(minrisk.decode([texts[ranking.best]], [gold], metric=metric).utility[0] == 1)
     return {"problems": len(records), "right": float(np.mean(right)), "auroc": {
         name: _auroc(np.array(said)[rows], np.array(right)[rows]) for name, rows in {
-            "even": slice(0, None, 2), "odd": slice(1, None, 2), "all": slice(None)}.items()}}
+            "even": slice(0, None, 2), "odd": slice(1, None, 2), "all": slice(None)}.items()},
+        "confirmed by the other samples": _calibration(cases)}
 
 
 def _auroc(scores: Any, right: Any) -> float:
@@ -204,13 +228,16 @@ def write_tables(made: dict[str, Any]) -> None:
     readme = HERE / "README.md"
     text = readme.read_text(encoding="utf-8")
     rows = [["choice by", "samples of", "choices", "said", "right", "calibration error",
-             "of a perfect one"], ["---"] * 7]
-    for metric, corpora in made["metrics"].items():
-        for name, found in corpora.items():
-            low, high = found["interval"]
+             "of perfect ones: mean, 95%", "as large by luck", "debiased error"], ["---"] * 9]
+    corpora = made["metrics"] | {f"{name}, GSM8K": {f"{FEW[0]} and {FEW[1]} of 16": found[
+        "confirmed by the other samples"]} for name, found in made.get("llm", {}).items()}
+    for metric, calibrations in corpora.items():
+        for name, found in calibrations.items():
+            (low, high), perfect = found["interval"], found["error of perfect"]
             rows.append([metric, name, f"{found['choices']:,}", f"{found['said']:.3f}",
                          f"{found['right']:.3f}", f"{found['error']:.3f} ({low:.3f} to {high:.3f})",
-                         f"{found['error of perfect']:.3f}"])
+                         f"{perfect['mean']:.3f}, {perfect['95%']:.3f}",
+                         f"{perfect['as large']:.3f}", f"{found['debiased error']:.3f}"])
     text = _replaced(text, "corpora", rows)
     sizes = [str(n) for n in made["samples"]]
     rows = [["choice by", *sizes], ["---"] * (1 + len(sizes))]

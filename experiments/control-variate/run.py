@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from claims import SIZES, claims
 from corrections import corrected
 from data import SEGMENTS, embeddings, samples
 from estimator import Frozen, train
@@ -28,7 +28,6 @@ sys.path.append(str(HERE.parents[1] / "benchmarks"))
 
 import machine
 
-SIZES = (2, 4, 8, 16)  # pairs per hypothesis
 Found = dict[str, list[tuple[bool, float, float]]]  # per method: right, loss, share of pairs
 
 
@@ -114,24 +113,27 @@ def wilson(share: float, count: int, z: float = 1.96) -> tuple[float, float]:
 
 
 def write_tables(results: dict[str, Any]) -> None:
-    readme = HERE / "README.md"
-    text = readme.read_text(encoding="utf-8")
     for part in ("methods", "variants"):
         lines = ["| | pairs | top-1 | loss |", "|---|---|---|---|"]
         lines += [f"| {name} | {row['pairs']:.1%} | {row['top1']:.2f} "
                   f"{_span(row['top1_interval'])} | {row['loss']:.4f} "
                   f"{_span(row['loss_interval'], 4)} |"
                   for name, row in results[part].items()]
-        table = "\n".join(lines)
-        text = re.sub(rf"(<!-- table: {part} -->\n).*?(<!-- end -->)", rf"\g<1>{table}\n\2", text,
-                      flags=re.DOTALL)
+        fill(f"table: {part}", "\n".join(lines))
+    for name, claim in claims(results["methods"]).items():
+        fill(f"claim: {name}", claim)
     m = results["machine"]
-    line = (f"{results['segments']} segments, hidden layers {results['hidden']}, "
-            f"{results['epochs']} epochs. {m['cpu']}, {m['cores']} cores; Python {m['python']}, "
-            f"torch {m['torch']}, NumPy {m['numpy']}, minrisk {m['minrisk']}.")
-    text = re.sub(r"(<!-- machine -->\n).*?(<!-- end -->)", rf"\g<1>{line}\n\2", text,
-                  flags=re.DOTALL)
-    readme.write_text(text, encoding="utf-8")
+    fill("machine", f"{results['segments']} segments, hidden layers {results['hidden']}, "
+         f"{results['epochs']} epochs. {m['cpu']}, {m['cores']} cores; Python {m['python']}, "
+         f"torch {m['torch']}, NumPy {m['numpy']}, minrisk {m['minrisk']}.")
+
+
+def fill(place: str, content: str) -> None:
+    """Write what stands between two comments of README.md."""
+    readme = HERE / "README.md"
+    before, start, rest = readme.read_text(encoding="utf-8").partition(f"<!-- {place} -->\n")
+    _, end, after = rest.partition("<!-- end -->")
+    readme.write_text(before + start + content + "\n" + end + after, encoding="utf-8")
 
 
 def _span(interval: tuple[float, float], digits: int = 2) -> str:

@@ -10,7 +10,7 @@ from hypothesis import given
 import minrisk
 from commands import run
 from generators import FEW, cases
-from small_metrics import Counting
+from small_metrics import Counting, many
 from tolerance import assert_close
 
 STRATEGIES = {
@@ -90,3 +90,19 @@ def test_scores_that_were_kept_are_not_computed_again():
         assert_close(ranking.utility, expected.utility)
         assert_close(ranking.utility, matrix.mean(axis=1))
         assert ranking.pairs == expected.pairs == own.pairs
+
+
+@pytest.mark.parametrize("references", [None, ["a cat", "cat sat", "red mats"]])
+@pytest.mark.parametrize("name", ["standard", "diverse", "medoids", "prune", "adaptive",
+                                  "low-rank"])
+def test_scores_that_were_kept_change_no_ranking(name, references):
+    """Also where a strategy asks for pairs that are not among them, as of two hypotheses."""
+    strategy = minrisk.make_strategy(name)
+    for seed in range(5):
+        segment = minrisk.Segment(many(6, seed), references)
+        batch = minrisk.Batch([segment])
+        for pool in batch.pools(strategy.metric):
+            pool.keep_scores()
+        [kept], [plain] = strategy.rank(batch), strategy.rank([segment])
+        assert kept.order.tolist() == plain.order.tolist()
+        assert_close(kept.utility, plain.utility, scale=100)

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import ClassVar
 
@@ -30,7 +31,9 @@ from minrisk.metrics.cached import Cached, _Keys, _table
 from minrisk.metrics.combined import Combined
 from minrisk.metrics.edit import Edit
 from minrisk.metrics.exact_match import ExactMatch
+from minrisk.metrics.given import GivenScores
 from minrisk.metrics.symmetric import Symmetric
+from minrisk.strategies.confident import MAX_CONTENDERS
 from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, PARTS_CHECKS, check_metric
 from small_metrics import many
 from tolerance import assert_close
@@ -78,13 +81,14 @@ def test_ranks_ignore_scale_and_halve_ties():
     assert_close(scores(metric, hyps, refs), apart)
 
 
-@pytest.mark.parametrize("strategy", [
-    lambda metric: minrisk.CoarseToFine(metric, metric, 4),
-    lambda metric: minrisk.CoarseToFine(metric, "chrf", 4),
-    lambda metric: minrisk.Cascade(minrisk.NByS("edit", 4), minrisk.Standard(metric), 4),
-    lambda metric: minrisk.Adaptive(metric, 0.5)])
-def test_ranks_are_among_all_hypotheses_also_where_few_are_left(strategy):
-    metric = Combined((CHRF, Edit()), by="rank")
+@pytest.mark.parametrize(("by", "strategy"), [
+    *product(["rank", "utility-rank", "z-score", "min-max"], [
+        lambda metric: minrisk.CoarseToFine(metric, metric, 4),
+        lambda metric: minrisk.CoarseToFine(metric, "chrf", 4),
+        lambda metric: minrisk.Cascade(minrisk.NByS("edit", 4), minrisk.Standard(metric), 4)]),
+    ("rank", lambda metric: minrisk.Adaptive(metric, 0.5))])
+def test_hypotheses_are_ranked_and_scaled_among_all_also_where_few_are_left(by, strategy):
+    metric = Combined((CHRF, Edit()), by=by)
     hyps = many(30)
     exact = minrisk.decode(hyps, many(8, 1), metric=metric).utility
     [found] = strategy(metric).rank([minrisk.Segment(hyps, many(8, 1))])
@@ -92,9 +96,29 @@ def test_ranks_are_among_all_hypotheses_also_where_few_are_left(strategy):
     assert_close(found.utility[left], exact[left])
 
 
+def test_confidence_compares_ranks_among_all_hypotheses():
+    metric, hyps, refs = Combined((CHRF, Edit()), by="rank"), many(30), many(8, 1)
+    assert len(set(hyps)) > MAX_CONTENDERS
+    [pool] = minrisk.bind(metric, [minrisk.Segment(hyps, refs)])
+    same = GivenScores.of(pool.scores(), pool.segment)
+    found, expected = (minrisk.Confident(minrisk.Standard(one)).rank([pool.segment])[0].confidence
+                       for one in (metric, same))
+    assert found.probability == pytest.approx(expected.probability)
+    assert found.margin == pytest.approx(expected.margin)
+    assert 0 < found.probability < 1
+
+
+@pytest.mark.parametrize("by", ["rank", "utility-rank"])
+def test_ranks_of_parts_are_those_of_all_references(by):
+    metric, hyps, refs = Combined((CHRF, ExactMatch()), by=by), many(12), many(8, 1)
+    strategy = minrisk.Standard(metric) if by == "rank" else minrisk.Aggregate(metric)
+    found = minrisk.decode_parts(hyps, [refs[:3], refs[3:]], strategy=strategy)
+    assert_close(found.utility, minrisk.decode(hyps, refs, strategy=strategy).utility)
+
+
 def test_no_wrapper_ranks_some_of_the_hypotheses_for_another():
     for wrapper in (Cached, Symmetric):
-        with pytest.raises(minrisk.InputError, match="compares the hypotheses"):
+        with pytest.raises(minrisk.InputError, match="depend on more of a segment"):
             wrapper(Combined((CHRF, Edit()), by="rank"))
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import minrisk
 from commands import run, write
 from generators import FEW, cases, text_lists
+from minrisk._core.metric import Ability
 from minrisk._core.registry import METRICS
 from minrisk.metrics.edit import Edit
 from minrisk.metrics.embedding import Embedding
@@ -129,7 +130,8 @@ def test_numbers_of_a_million_digits_are_compared():
 def test_gold_answers_may_be_plain():
     metric = ExactMatch(r"answer is (\d+)", numbers=True)
     samples = ["The answer is 1,000. No: the answer is 5", "the answer is 4", "5"]
-    found = scores(metric, samples, ["5", "so the answer is 5", " 5.0\n", "the answer is 4", ""])
+    gold = ["5", "so the answer is 5", " 5.0\n", "the answer is 4", ""]
+    found = metric.scores(metric.features(samples), metric.as_given(metric.features(gold)))
     np.testing.assert_array_equal(found, [[1, 1, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0]])
     assert minrisk.score({"it": samples}, ["5"] * 3, metric=metric)["it"].value == 1 / 3
 
@@ -180,22 +182,57 @@ def test_no_probability_is_null_in_the_output(tmp_path):
 @pytest.mark.parametrize("name", ["exact-match:#(\\d)", "chrf*0.001+exact-match:#(\\d)",
                                   "cached:exact-match:#(\\d)"])
 def test_the_answer_and_its_votes_are_details_of_the_choice(name):
-    metric = METRICS.make(name)
-    segment = minrisk.Segment(ANSWERS, counts=[1, 2, 1, 1, 1, 1])
-    [ranking] = minrisk.Standard(metric).rank([segment])
-    found = metric.details(segment, ranking)
+    found = details(METRICS.make(name), minrisk.Segment(ANSWERS, counts=[1, 2, 1, 1, 1, 1]))
     assert found["answer"] == "4"
     assert list(found["votes"]) == ["4", "5", "6"]
     assert found["votes"] == pytest.approx({"4": 4 / 7, "5": 1 / 7, "6": 1 / 7})
-    assert minrisk.ChrF().details(segment, ranking) == {}
+    assert details(minrisk.ChrF(), minrisk.Segment(ANSWERS)) == {}
 
 
 def test_votes_of_gold_answers_are_details_too():
-    metric = ExactMatch(r"#(\d)")
-    segment = minrisk.Segment(ANSWERS, ["5"])
-    [ranking] = minrisk.Standard(metric).rank([segment])
-    assert metric.details(segment, ranking) == {"answer": "5",
-                                                "votes": {"5": 1.0, "4": 0.0, "6": 0.0}}
+    found = details(ExactMatch(r"#(\d)"), minrisk.Segment(ANSWERS, ["5"]))
+    assert found == {"answer": "5", "votes": {"5": 1.0, "4": 0.0, "6": 0.0}}
+
+
+def details(metric, segment):
+    [pool] = minrisk.bind(metric, [segment])
+    return pool.details(minrisk.Standard(metric).rank([segment])[0])
+
+
+def test_votes_are_counted_in_the_features_of_the_ranking():
+    read = []
+
+    class Counted(ExactMatch):
+        def features(self, texts):
+            read.extend(texts)
+            return super().features(texts)
+
+    [found] = minrisk.decode_corpus([ANSWERS], metric=Counted(r"#(\d)"))
+    assert found.details["answer"] == "4"
+    assert sorted(read) == sorted(set(ANSWERS))
+
+
+UNANSWERED = "(nothing) " * 40  # which no metric finds an answer in
+BOXED = r"\\boxed\{(\w+)\}"
+
+
+@pytest.mark.parametrize(("name", "silent", "bare"), [
+    (f"exact-match:{BOXED}", "7", "7"), (f"chrf*0+exact-match:{BOXED}", "7", "7"),
+    (f"symmetric:exact-match:{BOXED}", "7", "7"), (f"cached:exact-match:{BOXED}", "7", "7"),
+    ("symbolic", UNANSWERED, "7"), ("json-match", "7, I think", "[7]")])
+def test_a_sample_without_an_answer_votes_for_none_but_gold_answers_are_plain(
+        name, silent, bare):
+    if name == "symbolic":
+        pytest.importorskip("math_verify", reason="needs math-verify")
+    metric = METRICS.make(name)
+    answered = [f"so \\boxed{{{n}}}" if bare == "7" else f"```\n[{n}]\n```" for n in (7, 8)]
+    samples = [*answered, silent, silent]
+    averages = Ability.AVERAGES in metric.abilities
+    for strategy in ("standard", "aggregate") if averages else ("standard",):
+        found = minrisk.decode(samples, metric=metric, strategy=strategy).utility
+        assert_close(found, [1 / 4, 1 / 4, 0, 0], scale=1)
+        found = minrisk.decode(samples, [bare], metric=metric, strategy=strategy).utility
+        assert_close(found, [1, 0, 0, 0], scale=1)
 
 
 def test_a_pattern_that_is_none_is_told():

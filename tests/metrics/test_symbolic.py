@@ -24,6 +24,7 @@ def scores(hyps, refs):
     (r"\boxed{(x+1)^2}", "$x^2+2x+1$"), (r"$\sqrt{8}$", r"$2\sqrt{2}$"), ("50%", "0.5"),
     ("x^2+2x+1", "(x+1)^2"), (r"\sqrt{2}", "2^{1/2}"), ("3 + 4 = 7", "7"), ("x = 7", "7"),
     (r"\boxed{10\,000}", "10000"), (r"\boxed{\text{Evelyn}}", "Evelyn"), ("sin(x)", r"\sin x"),
+    ("1e3", "1000"), ("it is -1.5e-3.", "-0.0015"), ("2.5E6", "2,500,000"), ("3e2 + x", "x + 300"),
     ("#### 18", r"Therefore, it is \boxed{18\text{ dollars}}.")])
 def test_equal_values_are_equal_however_they_are_written(one, other):
     assert scores([one], [other]) == scores([other], [one]) == 1
@@ -33,6 +34,7 @@ def test_equal_values_are_equal_however_they_are_written(one, other):
 @pytest.mark.parametrize(("one", "other"), [
     ("2x", "2y"), ("2x", "2"), ("2xy", "2"), ("3.5x", "3"), ("x", "X"), ("x^2+y^2=1", "1"),
     ("50%", "50"), ("12:30", "0.4"), ("5!", "5"), (r"\boxed{Paris}", r"\boxed{pairs}"),
+    ("1e3", "3e"), ("1e3", "103"), ("2e", "2"),
     ("costs $5 and $6", "5"), ("no idea", "on idea"), ("1/2", "1/3")])
 def test_an_answer_is_equal_to_another_only_if_it_is_equal_in_value(one, other):
     assert scores([one], [other]) == scores([other], [one]) == 0
@@ -73,7 +75,7 @@ def test_hostile_answers_are_no_answers():
 
 
 @pytest.mark.parametrize("text", [r"\boxed{" * 20_000, "{" * 50_000, "\n" * 50_000 + "x",
-                                  "answer: " * 20_000, "$" * 300, "1 " * 149, r"\[" * 149])
+                                  "answer: " * 20_000, "$" * 300, "1 " * 149, r"\[" * 149, "--1e3"])
 def test_hostile_texts_are_read_in_linear_time(text):
     find_answer(text)  # quadratic time would exceed any patience
 

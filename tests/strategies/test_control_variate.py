@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import combinations
 
 import numpy as np
@@ -13,6 +14,7 @@ import minrisk
 from generators import cases
 from minrisk.strategies.race import CorrectedRace
 from minrisk.testing import check_strategy
+from project import ROOT, load_module
 from small_metrics import Curved, Plane, many
 from tolerance import assert_close
 
@@ -110,3 +112,11 @@ def test_a_metric_without_a_surrogate_says_so():
         minrisk.decode(["a"], strategy="control-variate")
     with pytest.raises(minrisk.InputError, match=r"budget must be .*; got 0"):
         minrisk.decode(["a"], metric=Curved(), strategy="control-variate", budget=0)
+
+
+def test_the_claims_of_the_experiment_are_made_of_its_results():
+    folder = ROOT / "experiments" / "control-variate"
+    found = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    for claim in load_module(folder / "claims.py").claims(found["methods"]).values():
+        assert claim in readme

@@ -17,6 +17,7 @@ from minrisk.testing import check_strategy
 from small_metrics import Counting, Curved, many
 from tolerance import assert_close
 
+pytestmark = pytest.mark.filterwarnings("ignore:exact-match. the pattern")  # of no answers at all
 CHRF, LENGTHS = minrisk.ChrF(), Counting()
 
 
@@ -124,11 +125,30 @@ def counted() -> minrisk.Segment:
                            source="a cat sat", weights=[1, 2, 4, 1, 3], counts=[1, 3, 1, 1, 2])
 
 
-def check_limit(name: str, segment: minrisk.Segment) -> None:
+KINDS = {  # of metrics, beside chrF, which is not symmetric and averages references
+    "vote": minrisk.ExactMatch(r"\w+$"), "symmetric": minrisk.make_metric("rouge"),
+    "lower is better": minrisk.make_metric("ter"), "lengths, source": LENGTHS}
+kinds = st.sampled_from([CHRF, *KINDS.values()])
+
+
+def with_metric(metric: object, *strategies: minrisk.Strategy) -> list[minrisk.Strategy]:
+    """The strategies with this metric in the place of chrF; as they are if one of them cannot."""
+    def changed(strategy: minrisk.Strategy) -> minrisk.Strategy:
+        if isinstance(strategy, minrisk.Cascade):
+            return replace(strategy, fine=changed(strategy.fine))
+        return replace(strategy, metric=metric) if strategy.metric == CHRF else strategy
+
+    try:
+        return [*map(changed, strategies)]
+    except minrisk.InputError:  # the metric averages no references
+        return [*strategies]
+
+
+def check_limit(name: str, segment: minrisk.Segment, metric: object = CHRF) -> None:
     line = MATRIX[name]
-    strategy = line.limit(len(segment.hypotheses), len(segment.references))
-    there = replace(line.there, groups=len(segment.references)) if name == "standard" else (
-        line.there)
+    strategy, there = with_metric(
+        metric, line.limit(len(segment.hypotheses), len(segment.references)),
+        replace(line.there, groups=len(segment.references)) if name == "standard" else line.there)
     [ranking], [expected] = strategy.rank([segment]), there.rank([segment])
     assert_close(ranking.utility, expected.utility, scale=100)
     np.testing.assert_array_equal(ranking.order, expected.order)
@@ -207,18 +227,19 @@ def pools(draw: st.DrawFn) -> minrisk.Segment:
 # whose counterpart is made for the counts of one segment
 @pytest.mark.parametrize("name", sorted(MATRIX.keys() - {"universal-self-consistency"}))
 @FEW
-@given(segment=pools())
-def test_at_its_limit_it_is_another_with_duplicates_among_the_samples(name, segment):
-    check_limit(name, segment)
+@given(segment=pools(), metric=kinds)
+def test_at_its_limit_it_is_another_with_duplicates_among_the_samples(name, segment, metric):
+    check_limit(name, segment, metric)
 
 
 @pytest.mark.parametrize("name", MATRIX)
 @FEW
-@given(segment=pools())
-def test_counts_are_equal_copies_at_the_limit(name, segment):
+@given(segment=pools(), metric=kinds)
+def test_counts_are_equal_copies_at_the_limit(name, segment, metric):
     copies = [text for text, count in zip(segment.hypotheses, segment.counts, strict=True)
               for _ in range(count)]
-    one, other = (ranked(name, s) for s in (segment, minrisk.Segment(copies, source="a cat sat")))
+    repeated = minrisk.Segment(copies, source="a cat sat")
+    one, other = (ranked(name, each, metric) for each in (segment, repeated))
     first = segment.counts.cumsum() - segment.counts
     assert_close(other.utility[first], one.utility, scale=100)
     assert copies[other.best] == segment.hypotheses[one.best]
@@ -226,11 +247,12 @@ def test_counts_are_equal_copies_at_the_limit(name, segment):
 
 @pytest.mark.parametrize("name", MATRIX)
 @FEW
-@given(segment=pools())
-def test_equal_texts_are_interchangeable(name, segment):
+@given(segment=pools(), metric=kinds)
+def test_equal_texts_are_interchangeable(name, segment, metric):
     """Also between the limits: all copies have the same utility, and the first is the best."""
     hyps, refs = len(segment.hypotheses), len(segment.references)
-    strategy = MATRIX[name].between() if hyps > 3 else MATRIX[name].limit(hyps, refs)
+    [strategy] = with_metric(metric, MATRIX[name].between() if hyps > 3
+                             else MATRIX[name].limit(hyps, refs))
     [ranking] = strategy.rank([segment])
     places = np.argsort(ranking.order)
     for text in set(segment.hypotheses):
@@ -242,17 +264,18 @@ def test_equal_texts_are_interchangeable(name, segment):
 # of which one of equally good hypotheses is chosen
 @pytest.mark.parametrize("name", sorted(MATRIX.keys() - {"universal-self-consistency"}))
 @FEW
-@given(segment=pools(), data=st.data())
-def test_the_order_of_samples_does_not_matter_at_the_limit(name, segment, data):
+@given(segment=pools(), metric=kinds, data=st.data())
+def test_the_order_of_samples_does_not_matter_at_the_limit(name, segment, metric, data):
     rows = np.array(data.draw(st.permutations(range(len(segment.hypotheses)))))
     turned = minrisk.Segment([segment.hypotheses[row] for row in rows], source="a cat sat",
                              counts=segment.counts[rows])
-    one, other = ranked(name, segment), ranked(name, turned)
+    one, other = ranked(name, segment, metric), ranked(name, turned, metric)
     assert_close(other.utility, one.utility[rows], scale=100)
 
 
-def ranked(name: str, segment: minrisk.Segment) -> minrisk.Ranking:
+def ranked(name: str, segment: minrisk.Segment, metric: object) -> minrisk.Ranking:
     """The ranking of a strategy at its limit."""
-    strategy = MATRIX[name].limit(len(segment.hypotheses), len(segment.references))
+    [strategy] = with_metric(metric, MATRIX[name].limit(len(segment.hypotheses),
+                                                        len(segment.references)))
     [ranking] = strategy.rank([segment])
     return ranking

@@ -26,6 +26,7 @@ from minrisk._core.metric import (
     Traits,
     implemented_abilities,
     lacks_ability,
+    reads_segment,
 )
 from minrisk._core.named_files import file_states
 from minrisk._core.options import owner
@@ -57,17 +58,21 @@ def metric_option(default: Any = dataclasses.MISSING, *,
         "help": help, "needs": needs, "convert": convert, "affects_results": affects_results})
 
 
-def inner(*, help: str, several: bool = False) -> Any:
-    """A field of a wrapper that holds one metric or several; their options have its name first."""
+def inner(*, help: str, several: bool = False, texts_only: bool = False) -> Any:
+    """A field of a wrapper that holds one metric or several; their options have its name first.
+
+    The scores of a single metric must not depend on other hypotheses; `texts_only`: on nothing but
+    the two texts and the source.
+    """
     def convert(config: Any, name: str, value: Any) -> Any:
         if several and isinstance(value, tuple | list):
             return tuple(as_metric(part, name) for part in value)
         metric = as_metric(value, name)
-        if metric.compares_hypotheses:
-            raise InputError(Wording("{owner}: {name} compares the hypotheses of a segment with "
-                                     "each other, which scores of pairs do not tell; leave out the "
-                                     "wrapper, or add scores (by='score')", owner=owner(config),
-                                     name=metric.name))
+        if metric.compares_hypotheses or (texts_only and reads_segment(metric)):
+            raise InputError(Wording("{owner}: the scores of {name!r} with these options depend on "
+                                     "more of a segment than the two texts; leave out the "
+                                     "wrapper, or choose another metric or other options",
+                                     owner=owner(config), name=metric.name))
         return metric
 
     return dataclasses.field(metadata={"help": help, "inner": True, "convert": convert})
@@ -187,6 +192,10 @@ class MetricAdapter(DerivedMetric[Any]):
         found = getattr(self.metric, "segment_features", None)
         return found(segment, texts) if callable(found) else self.features(texts)
 
+    def as_given(self, refs: Any) -> Any:
+        found = getattr(self.metric, "as_given", None)
+        return found(refs) if callable(found) else refs
+
     def scores(self, hyps: Any, refs: Any, source: Any = None) -> Floats:
         found: Floats = self.metric.scores(hyps, refs, source)
         return found
@@ -240,7 +249,7 @@ class MetricAdapter(DerivedMetric[Any]):
 
     def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
         found: dict[str, Any] = self._call_if_present("details", segment, ranking) or {}
-        return found | self.votes(segment, ranking.best) if self.is_vote else found
+        return found
 
     def take_usage(self, source: str | None, texts: Iterable[str]) -> Counter[str]:
         return Counter(self._call_if_present("take_usage", source, texts))

@@ -11,7 +11,7 @@ import numpy as np
 from minrisk._core.adapters import as_metric
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError
-from minrisk._core.metric import AnyMetric, F, Metric
+from minrisk._core.metric import AnyMetric, F, Metric, reads_segment
 from minrisk._core.plugin_checks import check_features
 from minrisk._core.pool import Pool, Tally
 from minrisk._core.segment import Segment
@@ -107,7 +107,7 @@ def bind(metric: Metric[F], segments: Sequence[Segment]) -> Iterable[Pool[F]]:
 
 
 def _extract(metric: Metric[F], segments: Sequence[Segment]) -> Iterator[Pool[F]]:
-    if metric.features_per_segment or metric.needs_segment:
+    if metric.features_per_segment or reads_segment(metric):
         for segment in segments:
             yield from _extract_together(metric, [segment])
     else:
@@ -125,7 +125,7 @@ def _extract_together(metric: Metric[F], segments: Sequence[Segment]) -> Iterato
         refs = _reference_rows(own, compared, hyps)
         source = _rows(rows, _source(metric, segment))
         bound.append((segment, hyps, refs, _rows(rows, own), source))
-    features = (metric.segment_features(segments[0], list(rows)) if metric.needs_segment
+    features = (metric.segment_features(segments[0], list(rows)) if reads_segment(metric)
                 else metric.features(list(rows)))
     check_features(metric.name, features, len(rows))
     for segment, hyps, refs, texts, source in bound:

@@ -36,8 +36,6 @@ class Features(Protocol):
 
 PartialStatistics = npt.NDArray[Any]  # of references; those of parts add up
 
-_MAX_REPORTED_ANSWERS = 10  # answers whose votes are reported
-
 F = TypeVar("F", bound=Features)
 F_in = TypeVar("F_in", bound=Features, contravariant=True)
 
@@ -221,8 +219,8 @@ class Metric(Options, ABC, Generic[F]):
     def compares_hypotheses(self) -> bool:
         """Whether a score depends on the other hypotheses of the segment.
 
-        Then features are made of whole segments, also where few hypotheses are left, and the metric
-        cannot be inside a wrapper.
+        Then `segment_features` makes features of whole segments, also where few hypotheses are
+        left, and the metric cannot be inside a wrapper.
         """
         return False
 
@@ -243,6 +241,14 @@ class Metric(Options, ABC, Generic[F]):
     def segment_features(self, segment: Segment, texts: Sequence[str]) -> F:
         """The features of the texts of one segment, of which a metric may read more than texts."""
         return self.features(texts)
+
+    def as_given(self, refs: F) -> F:
+        """The features of references that were given, from those of their texts.
+
+        A vote may take all of such a text as its answer, as gold answers stand alone. A sample in
+        the place of a reference has an answer only where a hypothesis has one.
+        """
+        return refs
 
     @abstractmethod
     def scores(self, hyps: F, refs: F, source: F | None = None) -> Floats:
@@ -317,34 +323,20 @@ class Metric(Options, ABC, Generic[F]):
         result: Floats = np.divide(scores - none, size, out=otherwise, where=size > 0)
         return result
 
+    def votes_among(self, features: F) -> Iterator[tuple[AnyMetric, Any]]:
+        """The votes that it consists of, each with its part of the features."""
+        if self.is_vote:
+            yield self, features
+
     def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
         """Further fields of the output of a segment, with values that JSON can hold.
 
-        Of a vote: the answer of the choice, and the share of all references with each answer.
+        The answer and the votes of a vote are fields of every output, and not among these.
         """
         found: dict[str, Any] = {}
         for part in inner_metrics(self):
             found |= part.details(segment, ranking)
-        return found | self.votes(segment, ranking.best) if self.is_vote else found
-
-    def votes(self, segment: Segment, best: int) -> dict[str, Any]:
-        """The answer of the best hypothesis, and the votes for this and the most frequent others.
-        """
-        given = segment.outcomes if self.compares_outcomes and segment.outcomes else segment
-        rows = {text: row for row, text in enumerate(
-            dict.fromkeys((*given.hypotheses, *given.references)))}
-        features = self.features([*rows])
-        answers = self.answers(features) or [None] * len(rows)
-        firsts: dict[str, int] = {}
-        for text in given.hypotheses:
-            if (answer := answers[rows[text]]) is not None:
-                firsts.setdefault(answer, rows[text])
-        refs, columns = np.unique([rows[text] for text in given.references], return_inverse=True)
-        scores = self.scores(features[np.array([*firsts.values()], np.intp)], features[refs])
-        shares = (scores == 1) @ np.bincount(columns, given.weights)
-        votes = sorted(zip(firsts, shares.tolist(), strict=True), key=lambda vote: -vote[1])
-        return {"answer": answers[rows[given.hypotheses[best]]],
-                "votes": dict(votes[:_MAX_REPORTED_ANSWERS])}
+        return found
 
     def take_usage(self, source: str | None, texts: Iterable[str]) -> Counter[str]:
         """Requests and tokens that scores of these texts took since they were last asked for.
@@ -392,6 +384,11 @@ def _derived(name: str) -> property:
 
 for _trait in dataclasses.fields(Traits):
     setattr(DerivedMetric, _trait.name, _derived(_trait.name))
+
+
+def reads_segment(metric: AnyMetric) -> bool:
+    """Whether its features depend on more than texts, so that `segment_features` makes them."""
+    return metric.needs_segment or metric.compares_hypotheses
 
 
 def concurrent_batches_of(metrics: Iterable[AnyMetric]) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Generic
+from typing import Any, Generic
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from minrisk._core.metric import F, Metric, PartialStatistics, Surrogate
 from minrisk._core.segment import Ranking, Segment, shortened
 
 _MAX_SCORES_PER_BLOCK = 1 << 22  # where the matrix is needed row by row
+_MAX_REPORTED_ANSWERS = 10  # answers whose votes are reported
 
 
 class Tally:
@@ -43,8 +44,9 @@ class ScoreMatrix:
         self._hyps, self._refs, self._matrix = hyps, refs, matrix
 
     def at(self, hyps: Ints, refs: Ints) -> Floats | None:
-        """The scores of these rows of the texts; None if the matrix was not computed."""
-        if self._matrix is None:
+        """The scores of these rows of the texts; None if the matrix lacks one of them."""
+        if self._matrix is None or not (np.isin(hyps, self._hyps).all()
+                                        and np.isin(refs, self._refs).all()):
             return None
         return self._matrix[np.ix_(np.searchsorted(self._hyps, hyps),
                                    np.searchsorted(self._refs, refs))]
@@ -89,6 +91,13 @@ class Pool(Generic[F]):
         """The pool with only these hypotheses; features and tally are shared."""
         return replace(self, segment=self.segment.keep(rows), hyp_rows=self.hyp_rows[rows])
 
+    def among_hypotheses(self) -> Pool[F]:
+        """The pool with each hypothesis as a reference, with the same features."""
+        segment = Segment(self.segment.hypotheses, index=self.segment.index)
+        is_own = self.segment.self_columns is not None  # given references have scores of their own
+        return replace(self, segment=segment, ref_rows=self.hyp_rows,
+                       matrix=self.matrix if is_own else ScoreMatrix())
+
     def distinct_hypotheses(self) -> tuple[Pool[F], Ints]:
         """The pool with distinct hypotheses only, and the position of each one among them."""
         _, first, row = np.unique(self.hyp_rows, return_index=True, return_inverse=True)
@@ -123,6 +132,35 @@ class Pool(Generic[F]):
         found = [numbers.setdefault(answer, len(numbers)) for answer in answers]
         return np.array(found, np.intp)[inverse]
 
+    def details(self, ranking: Ranking) -> dict[str, Any]:
+        """Further fields of the output: those of the metric and, where it is a vote or a sum with
+        one, the answer of the choice and the votes for the most frequent answers.
+        """
+        found = self.metric.details(self.segment, ranking)
+        for metric, texts in self.metric.votes_among(self.texts):
+            vote = replace(self, metric=metric, texts=texts, source=None, tally=Tally(),
+                           matrix=ScoreMatrix())
+            found |= vote._votes(ranking.best)
+        return found
+
+    def _votes(self, best: int) -> dict[str, Any]:
+        """The answer of a hypothesis, and the shares of all references with each answer."""
+        distinct, inverse = self._distinct
+        answers = self.metric.answers(self.texts[distinct]) or [None] * distinct.size
+        firsts: dict[str, int] = {}  # the first hypothesis with each answer
+        for row, place in enumerate(inverse.tolist()):
+            if (answer := answers[place]) is not None:
+                firsts.setdefault(answer, row)
+        shares = self.keep(np.array([*firsts.values()], np.intp)).utility() if firsts else ()
+        votes = sorted(zip(firsts, map(float, shares), strict=True), key=lambda vote: -vote[1])
+        return {"answer": answers[inverse[best]], "votes": dict(votes[:_MAX_REPORTED_ANSWERS])}
+
+    def references(self, rows: Ints) -> F:
+        """The features of these rows of the texts in the place of references."""
+        refs = self.texts[rows]
+        is_own = self.segment.self_columns is not None
+        return refs if is_own else self.metric.as_given(refs)
+
     def distinct_references(self) -> tuple[Ints, Floats]:
         """A column of each distinct reference with weight, and the weight of all its copies."""
         _, first, row = np.unique(self.ref_rows, return_index=True, return_inverse=True)
@@ -137,7 +175,7 @@ class Pool(Generic[F]):
         self.tally.add(distinct, others.size)
         matrix = self.matrix.at(distinct, others)
         if matrix is None:
-            refs = self.texts[others]
+            refs = self.references(others)
             found = self.metric.scores(self.texts[distinct], refs, self.source)
             matrix = self._finite(found, refs, lambda column: self._reference(others[column]))
         return matrix[np.ix_(inverse, ref_inverse)]
@@ -223,7 +261,7 @@ class Pool(Generic[F]):
     def _surrogate(self) -> tuple[Surrogate[F], F, Ints]:
         """The surrogate, the distinct references, and the position of each reference among them."""
         rows, inverse = np.unique(self.ref_rows, return_inverse=True)
-        refs, mass = self.texts[rows], sums(inverse, self.segment.weights, rows.size)
+        refs, mass = self.references(rows), sums(inverse, self.segment.weights, rows.size)
         made = self.metric.surrogate(self.texts[self._distinct[0]], refs, mass, self.source)
         return made, refs, inverse
 
@@ -266,13 +304,13 @@ class Pool(Generic[F]):
             result: Floats = (matrix @ per_row[used])[inverse]
             return result
         hyps = self.texts[distinct]
-        is_same = distinct.size == used.size and (distinct == used).all()
-        refs = hyps if is_same else self.texts[used]
+        is_same = self.segment.self_columns is not None and np.array_equal(distinct, used)
+        refs = hyps if is_same else self.references(used)
         found = self.metric.utility(hyps, refs, per_row[used], self.source)
         return self._finite(found, refs, lambda column: self._reference(used[column]))[inverse]
 
     def _utility_of_aggregates(self, groups: Groups, rows: Ints) -> Floats:
-        refs = self.metric.aggregate(self.texts[rows], groups)
+        refs = self.metric.aggregate(self.references(rows), groups)
         distinct, inverse = self._distinct
         self.tally.add(distinct, len(groups))
         found = self.metric.utility(self.texts[distinct], refs, groups.mass, self.source)

@@ -92,9 +92,9 @@ class PartsDecoder:
         texts = list(dict.fromkeys(block.texts))
         row_of = {text: row for row, text in enumerate(texts)}
         rows = np.array([row_of[text] for text in block.texts], np.intp)
-        mass, pool = block.mass(), self._fresh_pool()
+        mass, pool, metric = block.mass(), self._fresh_pool(), self.strategy.metric
         statistics = self.strategy.partial_statistics(
-            pool, self.strategy.metric.features(texts), sums(rows, mass, len(texts)))
+            pool, metric.as_given(metric.features(texts)), sums(rows, mass, len(texts)))
         return PartStatistics(statistics, float(mass.sum()), rows.size, pool.tally.pairs,
                               block.name, block.weights is not None)
 

@@ -41,14 +41,6 @@ class SourceMetric(Metric[WeightedRows]):
         return source
 
 
-def check_reads_texts_only(wrapper: str, metric: AnyMetric) -> None:
-    """Refuse an inner metric whose scores of two texts depend on the rest of their segment."""
-    if metric.needs_segment:
-        raise InputError(f"{wrapper}: the scores of {metric.name!r} with these options depend on "
-                         "more of a segment than the two texts; choose another metric, or other "
-                         "options of it")
-
-
 class WrapperMetric(DerivedMetric[Any]):
     """A metric that computes its scores from those of one inner metric."""
 
@@ -67,3 +59,6 @@ class WrapperMetric(DerivedMetric[Any]):
 
     def segment_features(self, segment: Segment, texts: Sequence[str]) -> Any:
         return self.metric.segment_features(segment, texts)
+
+    def as_given(self, refs: Any) -> Any:
+        return self.metric.as_given(refs)

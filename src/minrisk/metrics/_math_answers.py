@@ -15,7 +15,8 @@ _BREAK = re.compile(r"(?<=[.!?])\s+|\n\s*\n")  # between sentences
 _FINISHED = (".", "!", "?", "*", "$", ")", "]", "}")  # ends of texts that were not cut off
 _OPENING, _CLOSING = " \t\r\n*_#:$", " \t\r\n*_#:$.,;?"  # markup and punctuation around an answer
 
-_NUMBER = r"(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d))"
+_EXPONENT = r"[eE][-+]?\d{1,3}(?!\w|\.\d)"  # of ten; with more digits nobody writes it out
+_NUMBER = rf"(?:\d{{1,3}}(?:,\d{{3}})+|\d+)?(?:\.\d+|(?<=\d))(?:{_EXPONENT})?"
 _TERM = rf"{_NUMBER}(?:\s?[-+*/×÷^]\s?{_NUMBER})*"
 _EXPRESSION = re.compile(  # what mathematical markup encloses, or numbers with signs between them
     r"\$\$([^$]+)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|\$([^$\s][^$]*)\$"
@@ -30,6 +31,7 @@ _DELIMITER = re.compile(r"\\[()\[\]]")
 _LETTER, _WORD = re.compile(r"[^\W\d_]"), re.compile(r"[^\W\d_]{2}")
 _SYMBOLS = re.compile(r"[\w\s\\+\-−*/^=<>(){}\[\]|!,.%°'&~×·÷√π∞≤≥≠±]+")  # of formulas
 _THIN_SPACE = re.compile(r"(?<=\d)(?:\\[,!; ]|\{,\}|~)(?=\d{3})")
+_SCIENTIFIC = re.compile(rf"(?<![\w.])(\d+\.?\d*|\.\d+)({_EXPONENT})")
 _PERCENT = re.compile(r"(.*\d)\s*\\?%")
 
 
@@ -62,12 +64,16 @@ def have_other_variables(one: str, other: str) -> bool:
 
 
 def as_latex(formula: str) -> str:
-    r"""A formula with the names of functions as commands.
+    r"""A formula with the names of functions as commands, and powers of ten written out.
 
-    >>> as_latex("2pi + sin(x)")
-    '2\\pi + \\sin(x)'
+    >>> as_latex("2pi + sin(x)"), as_latex("2e-3x"), as_latex("1.5e3 x")
+    ('2\\pi + \\sin(x)', '2e-3x', '1.5\\cdot10^{3} x')
     """
-    return _FUNCTION.sub(r"\\\1", formula)
+    return _FUNCTION.sub(r"\\\1", _SCIENTIFIC.sub(_power_of_ten, formula))
+
+
+def _power_of_ten(number: re.Match[str]) -> str:
+    return rf"{number[1]}\cdot10^{{{number[2][1:]}}}"
 
 
 def _boxed(text: str) -> str | None:
@@ -129,6 +135,8 @@ def _canonical(formula: str) -> str:
         number = canonical_number(percent[1])
         if is_number(number):
             return canonical_number(f"{Decimal(number).scaleb(-2):f}")
+    if _SCIENTIFIC.fullmatch(formula.removeprefix("-")):
+        formula = f"{Decimal(formula):f}"
     return canonical_number(formula)
 
 

@@ -20,12 +20,18 @@ from minrisk._core.recipe import inside
 from minrisk._core.segment import Segment
 from minrisk._core.signature import parts_signature
 from minrisk._core.sqlite_cache import MEMORY, SqliteCache, chunks
-from minrisk.metrics._base import Objects, WrapperMetric, check_reads_texts_only, objects
+from minrisk.metrics._base import Objects, WrapperMetric, objects
 from minrisk.metrics._fingerprint import fingerprint
 
 _TABLE = """CREATE TABLE IF NOT EXISTS scores (
     metric BLOB, source BLOB, hypothesis BLOB, reference BLOB, score REAL,
     PRIMARY KEY (metric, source, hypothesis, reference)) WITHOUT ROWID"""
+
+
+class _Given(str):
+    """A reference that was given, in which a vote may find another answer than in a sample."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -53,13 +59,9 @@ class Cached(WrapperMetric):
     """
 
     cost: ClassVar[str] = "that of its metric, once for each pair"
-    metric: AnyMetric = inner(help="an inner metric, as in cached:comet")
+    metric: AnyMetric = inner(help="an inner metric, as in cached:comet", texts_only=True)
     path: str = option(MEMORY, affects_results=False,
                        help="SQLite file of the cache, which processes may share")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_reads_texts_only("cached", self.metric)
 
     @property
     def name(self) -> str:
@@ -77,6 +79,9 @@ class Cached(WrapperMetric):
     def features(self, texts: Sequence[str]) -> Objects:
         """The texts themselves: cached scores need no features."""
         return objects(texts)
+
+    def as_given(self, refs: Objects) -> Objects:
+        return objects(map(_Given, refs)) if self.is_vote else refs
 
     def answers(self, features: Objects) -> list[str | None] | None:
         return self.metric.answers(self.metric.features(list(features))) if self.is_vote else None
@@ -105,6 +110,8 @@ class Cached(WrapperMetric):
         features = self.metric.features(texts)
         ours, theirs = (features[np.array([place[text] for text in side], np.intp)]
                         for side in (hyps, refs))
+        if isinstance(refs[0], _Given):
+            theirs = self.metric.as_given(theirs)
         return self.metric.scores(ours, theirs,
                                   None if source is None else self.metric.features(list(source)))
 
@@ -167,7 +174,8 @@ class _ScoreTable:
 
 
 def _digest(text: str) -> bytes:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    person = b"given" if isinstance(text, _Given) else b""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, person=person).digest()
 
 
 _table = cache(_ScoreTable)  # one per path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, ClassVar, Literal
@@ -51,11 +51,12 @@ class Combined(DerivedMetric[_CombinedFeatures]):
             (so that strategies which drop hypotheses save nothing). "product"
             multiplies the scores, which should not be negative (Eikema et al. 2025 multiply a
             utility by an embedding's cosine: `chrf+embedding`, with `unit` of the embedding);
-            references can then not be averaged. The others add what each metric makes of the
-            hypotheses of a segment once it has their utilities, whatever its scale: "utility-rank"
-            the share of different hypotheses that each one outranks (Kovacs et al. 2024),
-            "z-score" utilities of mean 0 and standard deviation 1, "min-max" utilities from 0 to 1.
-            Pairs have no such scores, so that strategies which need scores of pairs refuse them.
+            references can then not be averaged. The others add what each metric makes of all
+            hypotheses of the segment once it has their utilities, whatever its scale:
+            "utility-rank" the share of different hypotheses that each one outranks (Kovacs et al.
+            2024), "z-score" utilities of mean 0 and standard deviation 1, "min-max" utilities from
+            0 to 1. Pairs have no such scores, so that strategies which need scores of pairs refuse
+            them; those which drop hypotheses save nothing.
 
     Raises:
         InputError: if there are no metrics, not as many weights as metrics, or weights for a
@@ -104,23 +105,34 @@ class Combined(DerivedMetric[_CombinedFeatures]):
         found = Traits.combined(self.metrics)
         averages = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS if self.by != "product"
                     else Ability.NONE)
-        compares_hypotheses = self.by == "rank" or found.compares_hypotheses
         return replace(found, abilities=found.abilities & averages,
                        is_error=found.is_error and self.by == "score" and min(self.weights) > 0,
-                       compares_hypotheses=compares_hypotheses,
-                       needs_segment=compares_hypotheses or found.needs_segment)
+                       compares_hypotheses=self._is_relative or found.compares_hypotheses)
+
+    @property
+    def _is_relative(self) -> bool:
+        """Whether hypotheses are ranked or scaled among all of the segment."""
+        return self.by in ("rank", *_OF_UTILITIES)
 
     def features(self, texts: Sequence[str]) -> _CombinedFeatures:
         return _CombinedFeatures(tuple(metric.features(texts) for metric in self.metrics))
 
     def segment_features(self, segment: Segment, texts: Sequence[str]) -> _CombinedFeatures:
         found = tuple(metric.segment_features(segment, texts) for metric in self.metrics)
-        if self.by != "rank":
+        if not self._is_relative:
             return _CombinedFeatures(found)
         compared = segment.outcomes if self.compares_outcomes and segment.outcomes else segment
         rows = {text: row for row, text in enumerate(texts)}
         hyps = np.array([rows[text] for text in dict.fromkeys(compared.hypotheses)])
         return _CombinedFeatures(found, tuple(part[hyps] for part in found))
+
+    def as_given(self, refs: _CombinedFeatures) -> _CombinedFeatures:
+        parts = zip(self.metrics, refs.features, strict=True)
+        return replace(refs, features=tuple(metric.as_given(part) for metric, part in parts))
+
+    def votes_among(self, features: _CombinedFeatures) -> Iterator[tuple[AnyMetric, Any]]:
+        for metric, part in zip(self.metrics, features.features, strict=True):
+            yield from metric.votes_among(part)
 
     def scores(self, hyps: _CombinedFeatures, refs: _CombinedFeatures,
                source: _CombinedFeatures | None = None) -> Floats:
@@ -130,10 +142,8 @@ class Combined(DerivedMetric[_CombinedFeatures]):
                                      "which single pairs do not have; choose a strategy that needs "
                                      "no scores of pairs, such as standard or aggregate, or "
                                      "by='rank'", by=self.by))
-        pools = hyps.pool or (None,) * len(self.metrics)
-        parts = [weight * self._pair_scores(metric, pool, *features) for pool, (
-            metric, weight, *features) in zip(pools, self._per_metric(hyps, refs, source),
-                                              strict=True)]
+        parts = [weight * self._relative(metric.scores, pool, ours, theirs, src)
+                 for metric, weight, ours, theirs, src, pool in self._parts(hyps, refs, source)]
         return reduce(np.multiply if self.by == "product" else np.add, parts)
 
     def utility(self, hyps: _CombinedFeatures, refs: _CombinedFeatures, mass: Floats,
@@ -145,9 +155,8 @@ class Combined(DerivedMetric[_CombinedFeatures]):
             raise InputError(Wording("combined: by={by!r} needs all references at once, not in "
                                      "parts", by=self.by))
         total = np.zeros(len(hyps))
-        for metric, weight, ours, theirs, src in self._per_metric(hyps, refs, source):
-            found = metric.utility(ours, theirs, mass, src)
-            total += weight * self._rescaled(found[:, None])[:, 0]
+        for metric, weight, ours, theirs, src, pool in self._parts(hyps, refs, source):
+            total += weight * self._relative(metric.utility, pool, ours, theirs, mass, src)
         return total
 
     def aggregate(self, refs: _CombinedFeatures, groups: Groups) -> _CombinedFeatures:
@@ -158,38 +167,35 @@ class Combined(DerivedMetric[_CombinedFeatures]):
                            weights: Floats) -> PartialStatistics:
         """The partial statistics of each metric."""
         return objects(metric.partial_statistics(ours, theirs, weights)
-                       for metric, _, ours, theirs, _ in self._per_metric(hyps, refs, None))
+                       for metric, _, ours, theirs, *_ in self._parts(hyps, refs, None))
 
     def finalize(self, hyps: _CombinedFeatures, statistics: PartialStatistics,
                  source: _CombinedFeatures | None = None) -> Floats:
-        total = np.zeros((len(hyps), 1))
-        parts = _CombinedFeatures(tuple(statistics))
-        for metric, weight, ours, found, src in self._per_metric(hyps, parts, source):
-            total += weight * self._rescaled(metric.finalize(ours, found, src)[:, None])
-        return total[:, 0]
+        total = np.zeros(len(hyps))
+        parts = _CombinedFeatures(tuple(statistics))  # of all hypotheses
+        for metric, weight, ours, found, src, _ in self._parts(hyps, parts, source):
+            total += weight * self._relative(metric.finalize, None, ours, found, src)
+        return total
 
-    def _pair_scores(self, metric: AnyMetric, pool: Any, hyps: Any, refs: Any,
-                     source: Any) -> Floats:
-        """(H, R) scores, or ranks among the pool; among these hypotheses if no pool is known."""
-        found = metric.scores(hyps, refs, source)
-        if self.by != "rank":
+    def _relative(self, judge: Callable[..., Floats], pool: Any, hyps: Any, *given: Any) -> Floats:
+        """(H, R) scores or (H,) utilities as they are added: as they are, or ranked or scaled.
+
+        That is among the pool, or among these hypotheses if no pool is known.
+        """
+        found = judge(hyps, *given)
+        if not self._is_relative:
             return found
-        if pool is None or len(pool) == len(hyps):
-            return _rank_shares(found, found)
-        return _rank_shares(found, metric.scores(pool, refs, source))
-
-    def _rescaled(self, values: Floats) -> Floats:
-        """(H, R) scores against each reference, or (H, 1) utilities, as they are to be added."""
+        whole = found if pool is None or len(pool) == len(hyps) else judge(pool, *given)
         if self.by in ("rank", "utility-rank"):
-            return _rank_shares(values, values)
-        if self.by in ("z-score", "min-max"):
-            return _scaled(values, self.by == "z-score")
-        return values
+            return _rank_shares(found, whole)
+        return _scaled(found, whole, self.by == "z-score")
 
-    def _per_metric(self, hyps: _CombinedFeatures, refs: _CombinedFeatures,
-                    source: _CombinedFeatures | None) -> Any:
-        sources = source.features if source is not None else (None,) * len(self.metrics)
-        return zip(self.metrics, self.weights, hyps.features, refs.features, sources, strict=True)
+    def _parts(self, hyps: _CombinedFeatures, refs: _CombinedFeatures,
+               source: _CombinedFeatures | None) -> Any:
+        """Of each metric: itself, its weight, and its part of all features and of the pool."""
+        none = (None,) * len(self.metrics)
+        return zip(self.metrics, self.weights, hyps.features, refs.features,
+                   source.features if source is not None else none, hyps.pool or none, strict=True)
 
 
 def _term(metric: AnyMetric, weight: float) -> str:
@@ -199,18 +205,24 @@ def _term(metric: AnyMetric, weight: float) -> str:
     return name if weight == 1 else f"{name}*{shown if float(shown) == weight else repr(weight)}"
 
 
-def _scaled(values: Floats, standardize: bool) -> Floats:
-    """(H, 1) values of mean 0 and deviation 1, or from 0 to 1; zeros if all of them are equal."""
-    offset, size = ((values.mean(), values.std()) if standardize
-                    else (values.min(), np.ptp(values)))
-    if size <= _EQUAL * np.abs(values).max(initial=0.0):
+def _scaled(values: Floats, pool: Floats, standardize: bool) -> Floats:
+    """(H,) values where those of the pool have mean 0 and deviation 1, or go from 0 to 1; zeros if
+    all of these are equal.
+    """
+    offset, size = (pool.mean(), pool.std()) if standardize else (pool.min(), np.ptp(pool))
+    if size <= _EQUAL * np.abs(pool).max(initial=0.0):
         return np.zeros_like(values)
     result: Floats = (values - offset) / size
     return result
 
 
 def _rank_shares(scores: Floats, pool: Floats) -> Floats:
-    """(H, R) the share of a pool (P, R) that scores lower against the same reference; ties half."""
+    """(H, R) the share of a pool (P, R) that scores lower against the same reference; ties half.
+
+    Utilities, (H,) and (P,), are like scores against one reference.
+    """
+    if scores.ndim == 1:
+        return _rank_shares(scores[:, None], pool[:, None])[:, 0]
     scale = np.abs(pool).max(axis=0, initial=0.0)
     scale[scale == 0] = 1.0
     values, others = (np.round(part / scale, _RANK_DECIMALS) for part in (scores, pool))

@@ -15,7 +15,7 @@ from minrisk._core.arrays import Floats, Ints
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import option
 from minrisk._core.recipe import inside
-from minrisk.metrics._base import Objects, WrapperMetric, check_reads_texts_only, objects
+from minrisk.metrics._base import Objects, WrapperMetric, objects
 from minrisk.metrics._transport import exact_transport, sinkhorn_transport
 
 # the end of a sentence: marks (and closing quotes) before white space; those of Chinese and
@@ -76,16 +76,12 @@ class Documents(WrapperMetric):
 
     papers: ClassVar[tuple[str, ...]] = ("Jinnai 2025",)
     cost: ClassVar[str] = "scores of all pairs of sentences, and n · m optimal transports"
-    metric: AnyMetric = inner(help="an inner metric, as in documents:comet")
+    metric: AnyMetric = inner(help="an inner metric, as in documents:comet", texts_only=True)
     split: Literal["sentence", "line"] = option("sentence", help="where sentences end")
     weights: Literal["uniform", "length"] = option("uniform", help="weight of a sentence")
     exact: int = option(16, ge=1, help="largest number of sentences for exact transport")
     regularization: float = option(0.01, ge=0.005, le=10.0,
                                    help="weight of the entropy in Sinkhorn's iteration")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_reads_texts_only("documents", self.metric)
 
     @property
     def name(self) -> str:
@@ -98,6 +94,9 @@ class Documents(WrapperMetric):
                        for own in split)
         lengths = objects([max(len(s), 1) for s in own] for own in split)
         return DocumentFeatures(objects(texts), self.metric.features(list(numbers)), rows, lengths)
+
+    def as_given(self, refs: DocumentFeatures) -> DocumentFeatures:
+        return replace(refs, sentences=self.metric.as_given(refs.sentences))
 
     def take_usage(self, source: str | None, texts: Iterable[str]) -> Counter[str]:
         """What the sentences of these documents took, which are the texts of the inner metric."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -23,20 +23,20 @@ from minrisk.metrics._base import objects
 _NUMBER = re.compile(r"([-+]?)(\d{1,3}(?:,\d{3})+|\d*)(?:\.(\d*))?")
 
 
-class _Answers(NamedTuple):
-    """The answer of a text in either role."""
+class _Answer(NamedTuple):
+    """The answer of a text, and what it is if the text is a reference that was given."""
 
-    as_hypothesis: str | None
-    as_reference: str | None  # the text itself where nothing marks an answer: a plain gold answer
+    own: str | None
+    given: str | None  # the text itself where nothing marks an answer: a plain gold answer
 
 
 @dataclass(frozen=True)
 class ExactMatch(Metric[WeightedRows]):
     """1 where two texts give the same answer, else 0: a vote among reasoned answers
 
-    Utilities are shares of the votes: self-consistency (Wang et al. 2023). A hypothesis that the
-    pattern does not match has no answer, and agrees with none; a reference that it does not match
-    is its own answer, so that gold answers may be plain.
+    Utilities are shares of the votes: self-consistency (Wang et al. 2023). A sample that the
+    pattern does not match has no answer, and agrees with none, also in the place of a reference; a
+    given reference that it does not match is its own answer, so that gold answers may be plain.
 
     Args:
         pattern: regular expression of the answer, which is its first group that matched, if it has
@@ -78,17 +78,23 @@ class ExactMatch(Metric[WeightedRows]):
                              f"{error}") from None
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
-        answers = [self._answer_in_roles(text) for text in texts]
-        if self.pattern and texts and all(answer.as_hypothesis is None for answer in answers):
+        answers = [self._answers_in_roles(text) for text in texts]
+        if self.pattern and texts and all(answer.own is None for answer in answers):
             warnings.warn(f"{self.name}: the pattern {self.pattern!r} matches none of {len(texts)} "
                           "texts, so that none has an answer to vote for; check it against the "
                           "samples", stacklevel=2)
         return WeightedRows.plain(self, objects(answers), np.arange(len(texts)))
 
+    def as_given(self, refs: WeightedRows) -> WeightedRows:
+        """The whole text is the answer where the pattern finds none."""
+        check_rows(self, refs)
+        given = objects(answer._replace(own=answer.given) for answer in refs.base[refs.members])
+        return replace(refs, base=given, members=np.arange(given.size))
+
     def answers(self, features: WeightedRows) -> list[str | None]:
-        """What each text, as a hypothesis, answers."""
+        """What each text answers."""
         check_rows(self, features)
-        return [answer.as_hypothesis for answer in features.base[features.members]]
+        return [answer.own for answer in features.base[features.members]]
 
     def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
         return refs.average(groups)
@@ -120,11 +126,9 @@ class ExactMatch(Metric[WeightedRows]):
 
     def _answer_numbers(self, hyps: WeightedRows, refs: WeightedRows) -> tuple[Ints, Ints, int]:
         """The answers of either side as numbers, and how many there are; 0 is none."""
-        check_rows(self, refs)
         numbers: dict[str | None, int] = {None: 0}
-        gold = [answer.as_reference for answer in refs.base[refs.members]]
-        ours, theirs = (np.array([numbers.setdefault(answer, len(numbers)) for answer in side],
-                                 np.intp) for side in (self.answers(hyps), gold))
+        ours, theirs = (np.array([numbers.setdefault(answer, len(numbers)) for answer in answers],
+                                 np.intp) for answers in map(self.answers, (hyps, refs)))
         return ours, theirs, len(numbers)
 
     def answer(self, text: str) -> str | None:
@@ -132,9 +136,9 @@ class ExactMatch(Metric[WeightedRows]):
         found = self._find(text)
         return None if found is None else self._normalised(found)
 
-    def _answer_in_roles(self, text: str) -> _Answers:
+    def _answers_in_roles(self, text: str) -> _Answer:
         answer = self.answer(text)
-        return _Answers(answer, self._normalised(text) or None if answer is None else answer)
+        return _Answer(answer, self._normalised(text) or None if answer is None else answer)
 
     def _normalised(self, answer: str) -> str:
         if not self.whitespace:

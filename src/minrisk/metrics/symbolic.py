@@ -37,8 +37,9 @@ class Symbolic(Metric[Objects]):
 
     The answer is what stands in the last \boxed{}, or after "answer is" or "####", or else the
     only expression of the last sentence, unless that was cut off. 1/2 is 0.5 and \frac{1}{2}, 50%
-    is 0.5, and (x+1)^2 is x^2+2x+1. A short text without such an answer is its own answer, in which
-    only white space is ignored; one of more than 300 characters has none, and agrees with none.
+    is 0.5, 1e3 is 1000, and (x+1)^2 is x^2+2x+1. A short text without such an answer is its own
+    answer, in which only white space is ignored; one of more than 300 characters has none, and
+    agrees with none.
 
     Args:
         timeout: seconds without a result after which a comparison fails.

@@ -15,13 +15,14 @@ from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from minrisk._core.arrays import Floats
-from minrisk._core.batch import Batch, bind
+from minrisk._core.batch import Batch
 from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric, concurrent_batches_of
 from minrisk._core.plugin_checks import check_rankings
+from minrisk._core.pool import Pool
 from minrisk._core.sampler import PartialError, Sample, Sampler, finished_samples
-from minrisk._core.segment import Ranking, Segment
+from minrisk._core.segment import Ranking
 from minrisk._core.signature import signature
 from minrisk._core.strategy import (
     Strategy,
@@ -272,19 +273,19 @@ class Decode:
                           partial(prepare_thread, self.strategy))
 
     def _rank(self, batch: Sequence[Record]) -> Sequence[Record]:
-        segments: Sequence[Segment] = [r.segment for r in batch if r.segment is not None]
         for record in batch:
             warn_of_other_choice(record.fields.get("signature"), self._signature)
         matrices: list[Floats | None] = [None] * len(batch)
+        segments = Batch(r.segment for r in batch if r.segment is not None)
+        metric = self.strategy.metric
         if self.scores:
-            segments = Batch(segments)
-            matrices = [pool.keep_scores() for pool in bind(self.strategy.metric, segments)]
+            matrices = [pool.keep_scores() for pool in segments.pools(metric)]
         rankings = self.strategy.rank(segments)
         check_rankings(self.strategy.name, rankings, segments)
         return [record.replace(ranking=ranking, scores=matrix,
-                               details=self._details(segment, ranking))
-                for record, segment, ranking, matrix
-                in zip(batch, segments, rankings, matrices, strict=True)]
+                               details=self._details(pool, ranking))
+                for record, pool, ranking, matrix
+                in zip(batch, segments.pools(metric), rankings, matrices, strict=True)]
 
     @lazy
     def _signature(self) -> str:
@@ -294,9 +295,9 @@ class Decode:
     def _metrics(self) -> list[AnyMetric]:
         return [*all_metrics(self.strategy)]
 
-    def _details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
-        usage = take_usage(self._metrics, segment)
-        found = self.strategy.metric.details(segment, ranking)
+    def _details(self, pool: Pool[Any], ranking: Ranking) -> dict[str, Any]:
+        usage = take_usage(self._metrics, pool.segment)
+        found = pool.details(ranking)
         return found | {"judge_usage": dict(usage)} if usage else found
 
 

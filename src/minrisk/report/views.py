@@ -13,6 +13,7 @@ import numpy as np
 from minrisk._core.arrays import Floats, Ints, sums
 from minrisk._core.errors import InputError, UnusableError
 from minrisk._core.lazy import lazy
+from minrisk._core.metric import reads_segment
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking
 from minrisk._core.strategy import segment_rng
@@ -219,7 +220,7 @@ class _SegmentView:
         NaN for what is no hypothesis, if the metric reads more of hypotheses than their texts.
         """
         pool, metric, texts = self._pool, self._pool.metric, [*self._outputs.values()]
-        refs = pool.texts[pool.ref_rows[self._references[0]]]
+        refs = pool.references(pool.ref_rows[self._references[0]])
         rows = dict(zip(pool.segment.hypotheses, pool.hyp_rows.tolist(), strict=True))
         found = np.full((len(texts), len(refs)), np.nan)
         known = [i for i, text in enumerate(texts) if text in rows]
@@ -234,7 +235,7 @@ class _SegmentView:
     @property
     def _judges_texts(self) -> bool:
         """Whether the metric needs no more of a hypothesis than its text."""
-        return not (self._pool.metric.needs_segment or self._pool.metric.compares_outcomes)
+        return not (reads_segment(self._pool.metric) or self._pool.metric.compares_outcomes)
 
     def _qualities(self) -> Floats:
         """(outputs,) without references: of hypotheses by the ranking, of others by the metric.

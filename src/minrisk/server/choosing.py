@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minrisk._core.batch import Batch
 from minrisk._core.metric import AnyMetric
 from minrisk._core.sample_columns import columns
 from minrisk._core.sampler import Sample
@@ -53,8 +54,10 @@ class RankedSegment(NamedTuple):
 
 def ranked(strategy: Strategy, segments: Sequence[Segment]) -> list[RankedSegment]:
     """The rankings of segments, without the usage of judges."""
-    return [RankedSegment(ranking, strategy.metric.details(segment, ranking), {})
-            for segment, ranking in zip(segments, strategy.rank(segments), strict=True)]
+    batch = Batch(segments)
+    rankings = strategy.rank(batch)
+    return [RankedSegment(ranking, pool.details(ranking), {})
+            for ranking, pool in zip(rankings, batch.pools(strategy.metric), strict=True)]
 
 
 @dataclass(frozen=True)

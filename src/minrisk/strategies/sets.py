@@ -7,7 +7,7 @@ Risk Decoding; structure-conditional MBR (Eikema et al. 2025).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -64,11 +64,11 @@ class Diverse(MeanUtility, Options):
         return pool.ranking(utility).first(different[chosen])
 
     def _chosen(self, pool: Pool[Any], utility: Floats) -> list[int]:
-        gain = utility.copy()
+        gain, among = utility.copy(), pool.among_hypotheses()
         chosen: list[int] = []
         while len(chosen) < min(self.size, gain.size):
             chosen.append(Ranking.of(gain).best)
-            gain -= self.diversity / self.size * _similarity(pool, chosen[-1])
+            gain -= self.diversity / self.size * _similarity(among, chosen[-1])
             gain[chosen] = np.nan  # which ranks last
         return chosen
 
@@ -78,11 +78,10 @@ def distinct_rows(pool: Pool[Any]) -> Ints:
     return np.sort(np.unique(pool.hyp_rows, return_index=True)[1])
 
 
-def _similarity(pool: Pool[Any], row: int) -> Floats:
+def _similarity(among: Pool[Any], row: int) -> Floats:
     """(H,) scores of all hypotheses against one, plus those of that one against all."""
-    itself = replace(pool, ref_rows=pool.hyp_rows)
     one = np.array([row])
-    both: Floats = itself.scores(one)[:, 0] + itself.keep(one).scores()[0]
+    both: Floats = among.scores(one)[:, 0] + among.keep(one).scores()[0]
     return both
 
 
