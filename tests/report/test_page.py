@@ -14,6 +14,7 @@ import pytest
 import minrisk
 from mbr_server import serving, settings
 from minrisk.server.settings import Keys
+from report_pages import page_data
 from upstream import mock_upstream
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
@@ -332,12 +333,14 @@ def test_narrow_windows_show_the_list_or_the_segment(browser, report):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("address", ["", "#v=corpus", "#i=5"])
-def test_an_automatic_check_finds_no_barrier(browser, report, address, scheme):
+@pytest.mark.parametrize(("which", "address"), [
+    ("report", ""), ("report", "#v=corpus"), ("report", "#i=5"), ("votes", "")])
+def test_an_automatic_check_finds_no_barrier(browser, request, which, address, scheme):
     axe = pytest.importorskip("axe_playwright_python.base", reason="needs axe-playwright-python")
     source = axe.AXE_FILE_PATH.read_text(encoding="utf-8")
     # the policy of the page would refuse the checker, as it should
-    with opened(browser, report, address, color_scheme=scheme, bypass_csp=True) as page:
+    path = request.getfixturevalue(which)
+    with opened(browser, path, address, color_scheme=scheme, bypass_csp=True) as page:
         page.wait_for_selector("#segment > *, #corpus > *", state="attached")
         page.evaluate(source)
         found = page.evaluate("axe.run()")
@@ -402,7 +405,7 @@ def test_the_page_of_a_server_opens_with_the_password(browser):
             server.call("/v1/chat/completions", body, Authorization="Bearer one-key")
         credentials = {"username": "", "password": "one-key"}
         with opened(browser, f"{server.url}/", http_credentials=credentials) as page:
-            assert page.locator("#count").text_content() == "2 segments"
+            assert page.locator("#count").text_content() == "2 requests"
             assert page.locator("#segment .chosen").text_content() == "the cat sat"
             assert page.locator("h1").text_content() == "minrisk serve"
             assert "ready: yes" in page.locator("#facts").text_content()
@@ -417,9 +420,138 @@ def test_the_page_of_a_server_without_requests_opens(browser):
         page.on("pageerror", lambda error: errors.append(error))
         page.goto(server.url)
         page.wait_for_selector("html[data-ready]")
-        assert page.locator("#count").text_content() == "0 segments"
+        assert page.locator("#count").text_content() == "0 requests"
         assert errors == []
         context.close()
+
+
+def shown_words(page) -> str:
+    """All that a reader sees or hears, also of what is hidden now."""
+    return page.evaluate("""() => [...document.querySelectorAll('body *')].flatMap((element) => [
+        ...['aria-label', 'title', 'placeholder'].map((name) => element.getAttribute(name) ?? ''),
+        ...[...element.childNodes].filter((node) => node.nodeType === 3
+            && !['SCRIPT', 'NOSCRIPT'].includes(element.tagName)).map((node) => node.data),
+    ]).join(' ').toLowerCase()""")
+
+
+def test_the_page_of_a_server_tells_requests_apart_and_counts_failures_once(browser):
+    with (mock_upstream(*CATS) as upstream, serving(
+            upstream.url, settings(samples=6, show_page=True)) as server):
+        server.chat("first")
+        server.chat("second", temperature=0)
+        server.chat(minrisk={"samples": 999})
+        with opened(browser, f"{server.url}/") as page:
+            refused, passed, chosen = page.locator("#list .row").all()
+            assert refused.locator(".failed").count() == 1
+            assert (passed.locator(".meter").count(), chosen.locator(".meter").count()) == (0, 1)
+            assert all(row.locator("time").get_attribute("datetime")
+                       for row in (refused, passed, chosen))
+            for row, facts in ((chosen, True), (passed, False)):
+                row.click()
+                expect(page.locator("#segment .chosen")).to_be_visible()
+                assert page.locator("#segment .facts.request dt").all_text_contents() == [
+                    "Time", "Model", "Tokens", "Latency", "Finish reason"]
+                names = page.locator("#segment .facts dt").all_text_contents()
+                assert ("Confidence" in names) == facts
+            words = shown_words(page)
+            page.keyboard.press("c")
+            assert "1 failed" in page.locator("#facts").text_content()
+            assert "1 failed" in page.locator(".tile", has_text="Requests").text_content()
+            words += shown_words(page)
+            assert "request" in words
+            assert "segment" not in words
+            assert "corpus" not in words
+
+
+VOTES = [
+    {"id": "sum", "samples": ["It is 7.", "2 + 5 = 7", "So it is 7", "It is 8.", "no idea"],
+     "finish_reasons": ["stop", "length", "stop", "stop", "stop"], "source": "2 + 5?"},
+    {"id": "other", "samples": ["4", "5", "4"], "source": "2 + 2?"}]
+
+
+@pytest.fixture(scope="module")
+def votes(tmp_path_factory):
+    path = tmp_path_factory.mktemp("votes") / "votes.html"
+    minrisk.inspect(VOTES, metric=minrisk.ExactMatch(r"\d+")).save(path)
+    return path
+
+
+def test_a_vote_shows_answers_first_and_differences_on_demand(browser, votes):
+    with opened(browser, votes) as page:
+        heads = page.locator("#segment h3").all_text_contents()
+        assert heads.index("Answer") < heads.index("Choice") < heads.index("Samples by rank")
+        assert not {"Semantic clusters", "Similarity"} & set(heads)
+        rows = page.locator(".votes tbody tr").all()
+        assert [row.locator("th").text_content() for row in rows] == ["7", "8", "no answer"]
+        shares = [row.locator("td.num").first.text_content() for row in rows]
+        assert shares == ["60%", "20%", "20%"]
+        assert sorted(page.locator(".samples td.answer").all_text_contents()) == [
+            "7", "7", "7", "8", "no answer"]
+        assert page.locator("#list .row .answer").all_text_contents() == ["7", "4"]
+        assert page.locator("#segment ins, #segment del").count() == 0
+        page.check(".toggle input")
+        expect(page.locator(".samples ins").first).to_be_visible()
+        page.uncheck(".toggle input")
+        expect(page.locator(".samples ins")).to_have_count(0)
+        page.locator(".samples .pin").nth(3).click()  # to compare is to ask for differences
+        expect(page.locator(".samples ins").first).to_be_visible()
+
+
+def test_truncated_samples_are_marked(browser, votes):
+    with opened(browser, votes) as page:
+        marked = page.locator(".samples tbody tr", has=page.locator(".cut-off"))
+        assert marked.count() == 1
+        assert "2 + 5 = 7" in marked.text_content()
+        assert "1 truncated" in page.locator("#segment .facts").text_content()
+        page.keyboard.press("c")
+        assert "1 of 8" in page.locator(".tile", has_text="Truncated").text_content()
+
+
+@pytest.mark.parametrize("metric", ["chrf", "ter"])
+@pytest.mark.parametrize("better", ["choice", "other"])
+def test_differences_have_one_sign_and_say_which_side_is_better(browser, tmp_path, metric, better):
+    """Of scores and of errors, in the table, the sentence and the list."""
+    texts = [["the cat sat", "the cat sat", "a dog"], ["dogs bark", "dogs bark", "a cow"]]
+    chosen, other = ["the cat sat", "dogs bark"], ["a tree stood", "birds are singing"]
+    path = tmp_path / "leads.html"
+    minrisk.inspect(texts, metric=metric, against={"other": other},
+                    references=chosen if better == "choice" else other).save(path)
+    expected = "better" if better == "choice" else "worse"
+    with opened(browser, path, "#v=corpus") as page:
+        page.select_option("#system", "other")
+        cells = page.locator(".systems tbody tr", has_text="other").locator("td").all()
+        assert "better" in cells[1].text_content()  # by utility, the choice always is
+        assert expected in cells[4].text_content()
+        sign = "+" if better == "choice" else "\u2212"
+        assert f"[{sign}" in cells[4].text_content()
+        sentence = page.locator("#system-details p").nth(1).text_content()
+        assert re.search(rf"in their mean it is [\d.]+ {expected}", sentence)
+        leads = page.locator(".most .num").all_text_contents()
+        assert leads
+        assert all(lead.endswith(expected) for lead in leads)
+
+
+def test_a_validation_shows_intervals_and_what_holds_at_their_upper_end(browser, tmp_path):
+    segments, path = [], tmp_path / "validated.html"
+    for n in range(12):
+        segments.append([f"{a} {b} sat {n}" for a in ("the", "a", "one") for b in ("cat", "dog")])
+    minrisk.validate(segments, output=tmp_path / "v.jsonl")
+    minrisk.inspect(segments, validation=tmp_path / "v.jsonl").save(path)
+    found = page_data(path.read_text(encoding="utf-8")).index["validation"]
+    tolerated = [line["label"] for n, line in enumerate(found["trials"])
+                 if n == 0 or line["lost_high"] <= found["tolerance"]]
+    assert found["recommended"] in tolerated
+    assert len(tolerated) < len(found["trials"])
+    with opened(browser, path, "#v=corpus") as page:
+        assert page.locator(".recommended strong").text_content() == found["recommended"]
+        lines = page.locator(".intervals .trial")
+        assert lines.locator("text").all_text_contents() == [
+            line["label"] for line in found["trials"]]
+        assert page.locator(".intervals .tolerated text").all_text_contents() == tolerated
+        rows = page.locator(".trials tbody tr")
+        assert [f"to {line['lost_high']:.3f})" in rows.nth(n).text_content().replace("\u2212", "-")
+                for n, line in enumerate(found["trials"])] == [True] * rows.count()
+        assert rows.filter(has_text="yes").count() == len(tolerated)
 
 
 def test_a_metric_that_compares_no_texts_shows_neither_clusters_nor_similarities(browser, tmp_path):

@@ -253,6 +253,50 @@ def test_errors_of_a_metric_are_told_apart_from_scores():
     assert page_data(minrisk.inspect([SAMPLES], metric="ter").html).index["is_error"] is True
 
 
+def test_the_votes_of_a_segment_are_those_of_decode():
+    texts = ["it is 7", "7", "so 8", "no idea", "it is 7"]
+    for record in ({"samples": texts}, {"samples": texts[:4], "counts": [2, 1, 1, 1]},
+                   {"samples": texts, "references": ["7", "8", "8", "none"]}):
+        metric = minrisk.ExactMatch(r"\d+")
+        found = page_data(minrisk.inspect([record], metric=metric).html)
+        [told] = minrisk.decode_corpus([record], metric=metric)
+        assert found.index["is_vote"] is True
+        assert found.column("answer") == [told.details["answer"]]
+        details = found.details[0]
+        assert [answer for answer, *_ in details["votes"]] == [*told.details["votes"]]
+        assert_shown([share for _, share, _ in details["votes"]], [*told.details["votes"].values()])
+        counts = {answer: count for answer, _, count in details["votes"]}
+        assert counts == {"7": 3, "8": 1}
+        assert [metric.answer(text) for text in details["texts"]] == details["answers"]
+    assert page_data(minrisk.inspect([SAMPLES]).html).column("answer") == [None]
+
+
+def test_what_answer_dropped_is_shown_and_not_compared():
+    """Of the output of `answer`, whose truncated samples were no candidates."""
+    record = {"samples": ["it is 8", "so 7", "it is"], "counts": [3, 1, 1], "dropped": 4,
+              "finish_reasons": ["length", "stop", "length"], "drawn": 5, "text": "so 7"}
+    found = page_data(minrisk.inspect([record]).html)
+    assert (found.column("text"), found.column("samples"), found.column("truncated")) == (
+        ["so 7"], [5], [4])
+    assert found.details[0]["others"] == [["it is 8", 3, "length"], ["it is", 1, "length"]]
+    plain = page_data(minrisk.inspect([record | {"dropped": 0}]).html)
+    assert plain.column("text") == ["it is 8"]  # as `decode` chooses
+    assert plain.details[0]["finish"].count("length") == 2
+
+
+@pytest.mark.parametrize("further", [
+    {"finish_reasons": "stop"}, {"finish_reasons": [1, 2, 3]}, {"finish_reasons": ["stop"]},
+    {"uncompared": [1]}, {"uncompared": {"samples": ["a"], "counts": ["b"]}},
+    {"seconds": {"request": "long"}, "usage": [], "time": 3, "model": {}},
+    {"status": 200, "error": "none", "seconds": {}}, {"passed_through": 1},
+    {"dropped": 3, "finish_reasons": ["length", 5, None]}])
+def test_fields_of_other_tools_do_no_harm(further):
+    record = {"samples": ["dogs", "dogs", "a dog"]}
+    found = page_data(minrisk.inspect([record | further]).html)
+    assert (found.column("text"), found.column("samples"), found.column("truncated")) == (
+        ["dogs"], [3], [0])
+
+
 def test_separate_references_are_shown_with_their_weight():
     record = {"samples": ["a cat", "the cat sat"], "references": ["the cat sat down", "a cat sat"],
               "weights": [3, 1]}

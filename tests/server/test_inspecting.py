@@ -7,6 +7,7 @@ import json
 import threading
 from base64 import b64encode
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from commands import PATIENCE, run, spawn, wait_for
 from mbr_server import Running, serving, settings
 from minrisk._core.decoding import make_strategy
 from minrisk.io.record import Weighting
+from minrisk.metrics.exact_match import ExactMatch
 from minrisk.plugins import Metric
 from minrisk.server import page
 from minrisk.server.executor import RankingExecutor
@@ -74,8 +76,91 @@ def test_the_page_counts_requests_that_failed(upstream):
         server.chat()
         server.chat()
         wait_for(lambda: len(server.log) == 3)
-        _, note = shown(server)
-    assert note.endswith("failed requests: 3 (502 upstream_error: 2, 400: 1)")
+        found, _ = shown(server)
+    assert found.column("error") == ["502 upstream_error"] * 2 + ["400 Bad Request"]
+    assert all(request["seconds"]["request"] >= 0 for request in found.column("request"))
+
+
+def test_the_page_has_time_model_tokens_latency_and_finish_reason(upstream):
+    with serving(upstream.url, settings(show_page=True)) as server:
+        reply = server.chat()
+        [request] = shown(server)[0].column("request")
+    usage = reply.body["usage"]
+    assert (request["model"], request["finish_reason"]) == ("m", "stop")
+    assert [request[name] for name in ("prompt_tokens", "completion_tokens")] == [
+        usage["prompt_tokens"], usage["completion_tokens"]]
+    assert datetime.fromisoformat(request["time"]).tzinfo is not None
+    steps = request["seconds"]
+    assert steps["request"] >= steps["sampling"]
+    assert "passed_through" not in request
+
+
+@pytest.mark.parametrize("metric", ["chrf", ExactMatch(r"\d+")])
+def test_requests_that_were_passed_through_have_no_confidence(upstream, metric, tmp_path):
+    record = tmp_path / "record.jsonl"
+    with serving(upstream.url, settings(metric, show_page=True), record=record) as server:
+        replies = [server.chat(temperature=0, n=2), server.chat(minrisk={"samples": 1})]
+        found, _ = shown(server)
+    run("inspect", record, "-o", tmp_path / "page.html", "-q")
+    recorded = page_data((tmp_path / "page.html").read_text(encoding="utf-8"))
+    for data, rows in ((found, replies[::-1]), (recorded, replies)):
+        assert data.column("text") == [reply.text for reply in rows]
+        assert [request["passed_through"] for request in data.column("request")] == [True, True]
+        for name in ("confidence", "utility", "largest", "answer"):
+            assert data.column(name) == [None, None]
+        assert data.index["words"]["unit"] == "request"
+
+
+def test_truncated_and_empty_samples_are_dissent_on_the_page_as_in_the_answer(tmp_path):
+    texts, path = ["it is 7", "it is 7", "so 7", "", "what?"], tmp_path / "record.jsonl"
+    chosen = settings(ExactMatch(r"\d+"), 5, uncertainty=True, show_page=True, stop_error=None)
+    with mock_upstream(*texts) as own, serving(own.url, chosen, record=path) as server:
+        own.finish_reasons = iter(["stop", "stop", "length", "stop", "stop"])
+        reply = server.chat()
+        found, _ = shown(server)
+    run("inspect", path, "--metric", "exact-match", "--metric.pattern", r"\d+", "-o",
+        tmp_path / "page.html", "-q")
+    told = reply.body["minrisk"]
+    for data in (found, page_data((tmp_path / "page.html").read_text(encoding="utf-8"))):
+        assert data.column("samples") == [told["samples"]] == [5]
+        assert (data.column("text"), data.column("answer")) == ([reply.text], [told["answer"]])
+        details = data.details[0]
+        [(answer, share, count)] = details["votes"]
+        assert ({answer}, count) == (told["votes"].keys(), 2)
+        np.testing.assert_allclose(share, told["votes"][answer], rtol=1e-4)
+        for name in ("largest", "unanswered", "entropy"):
+            shown_value = data.column(name)[0]
+            np.testing.assert_allclose(shown_value, told["uncertainty"][name], rtol=1e-4)
+        np.testing.assert_allclose(data.column("confidence")[0], told["confidence"], rtol=1e-4)
+        assert sorted(map(tuple, details["others"])) == [("", 1, "stop"), ("so 7", 1, "length")]
+        assert data.column("truncated") == [1]
+
+
+def call(city):
+    function = {"name": "weather", "arguments": json.dumps({"unit": "C", "city": city})}
+    return {"role": "assistant", "content": None,
+            "tool_calls": [{"id": "1", "type": "function", "function": function}]}
+
+
+def test_calls_of_tools_are_votes_on_the_page_as_in_the_answer():
+    chosen = settings(samples=4, uncertainty=True, show_page=True)
+    with (mock_upstream(call("Paris"), call("Paris"), call("London"), "It is warm") as own,
+          serving(own.url, chosen) as server):
+        told = server.chat().body["minrisk"]
+        found, _ = shown(server)
+    votes = {answer: share for answer, share, _ in found.details[0]["votes"]}
+    assert votes == told["votes"]
+    for name in ("largest", "unanswered"):
+        np.testing.assert_allclose(found.column(name)[0], told["uncertainty"][name], rtol=1e-4)
+
+
+def test_an_abstention_is_one_request_and_no_failure():
+    with (mock_upstream("it is 7", "or 8", "9") as own, serving(own.url, settings(
+            ExactMatch(r"\d+"), 3, show_page=True, abstain=0.9, abstain_as="error")) as server):
+        assert server.chat().status == 422
+        found, _ = shown(server)
+    assert found.column("error") == [None]
+    assert found.column("request")[0]["abstained"] is True
 
 
 def test_the_page_has_a_bounded_number_of_requests_and_of_characters(upstream, monkeypatch):

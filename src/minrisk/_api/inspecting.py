@@ -14,9 +14,9 @@ from minrisk._api.runs import complete, run_config
 from minrisk._core.decoding import MetricLike, StrategyLike
 from minrisk.evaluation.scoring import texts_of
 from minrisk.io.text_files import FilePath
-from minrisk.report.inspecting import Inspecting, PageOptions, columns_of
+from minrisk.report.inspecting import Inspecting, PageOptions, Unit, columns_of
 from minrisk.report.page import PageBuilder, save_page
-from minrisk.report.stages import LogprobReader
+from minrisk.report.records import PageReader
 from minrisk.report.views import REFERENCE, View
 from minrisk.tasks.decoding import Weights
 
@@ -79,6 +79,7 @@ def inspect(
     show: int = 16,
     title: str | None = None,
     note: str = "",
+    unit: Unit = "segment",
     weights: Weights = "auto",
     weights_temperature: float | None = None,
     **options: Unpack[DecodeKeywords],
@@ -96,6 +97,7 @@ def inspect(
         show: number of samples of a segment that the page holds.
         title: of the page; the name of the file unless given.
         note: a further line below the title.
+        unit: the page's word for a record, "segment" or "request".
         weights, weights_temperature: as of `decode_corpus`.
         options: of a strategy that is given by name or class, and of the run, as of
             `decode_corpus`.
@@ -113,12 +115,12 @@ def inspect(
                        None if validation is None else fspath(validation))
     config = run_config("-", options)
     decoding = make_decoding(samples, metric, strategy, weights, weights_temperature, None, options,
-                             LogprobReader)
+                             PageReader)
     view = View(show=page.show,
                 against={name: texts_of(lines) for name, lines in (against or {}).items()},
                 field=page.reference_field,
                 references=columns_of(references or ()), seed=options.get("seed", 0))
-    inspecting = Inspecting(decoding, view, page, note)
+    inspecting = Inspecting(decoding, view, page, note, unit)
     with PageBuilder() as builder:
         done = complete(config, inspecting.job(config, builder), options.get("progress", False))
         chunks = inspecting.page(builder, done.segments)

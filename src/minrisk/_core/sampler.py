@@ -55,13 +55,13 @@ class Samples(list[Sample]):
         self.drawn = drawn  # also those without a text
 
 
-_INCOMPLETE = ("length", "content_filter")  # finish reasons of texts that were cut off
+INCOMPLETE = ("length", "content_filter")  # finish reasons of texts that were cut off
 
 
 def finished_samples(samples: Iterable[Sample]) -> list[Sample]:
     """The samples that are complete; all of them if none is."""
     found = list(samples)
-    return [sample for sample in found if sample.finish_reason not in _INCOMPLETE] or found
+    return [sample for sample in found if sample.finish_reason not in INCOMPLETE] or found
 
 
 def number_drawn(samples: Iterable[Sample]) -> int:

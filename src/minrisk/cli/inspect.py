@@ -23,7 +23,7 @@ from minrisk.io.jsonl import output_texts
 from minrisk.io.store import check_new
 from minrisk.report.inspecting import Inspecting, PageOptions
 from minrisk.report.page import PageBuilder, check_target, is_large, save_page
-from minrisk.report.stages import LogprobReader
+from minrisk.report.records import PageReader
 from minrisk.report.views import CHOICE, View
 
 
@@ -73,7 +73,7 @@ def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun
     """
     options.apply()
     options.check_target()
-    decoding = segments.decoding(method.make(), LogprobReader)
+    decoding = segments.decoding(method.make(), PageReader)
     inspecting = Inspecting(decoding, segments.view(output, method.seed or 0), output)
     with PageBuilder() as builder:
         run = replace(options, output="-", overwrite=False)

@@ -37,7 +37,7 @@ from minrisk.io.record import AUTO, RawRecord, Record, Weighting, checksum, erro
 SAMPLE_FIELDS = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "lengths",
                            "truncated_logprobs", "finish_reasons", "outcomes", "reasoning",
                            "sample_logprobs", "sample_lengths"})
-KNOWN_FIELDS = SAMPLE_FIELDS | {"id", "source", "references"}
+KNOWN_FIELDS = SAMPLE_FIELDS | {"id", "source", "references", "uncompared"}
 
 UNUSED_LOGPROBS = ("logprobs are not used as weights: samples follow the probabilities of the "
                    "model already; weights='logprobs' uses them")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from minrisk._core.errors import InputError
-from minrisk._core.options import Options, flag
+from minrisk._core.options import Options, checked, flag
 from minrisk._core.strategy import Strategy, compares_texts
 from minrisk.io.inputs import InputFile
 from minrisk.pipeline.job import Job, RunConfig
@@ -17,6 +17,8 @@ from minrisk.report.systems import read_validation
 from minrisk.report.views import CHOICE, REFERENCE, View
 from minrisk.tasks.decoding import Decoding
 from minrisk.version import __version__
+
+Unit = Literal["segment", "request"]  # what the page calls a record
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,12 @@ class Inspecting:
     """A page about segments, and the run that makes it."""
 
     def __init__(self, decoding: Decoding, view: View, options: PageOptions,
-                 note: str = "") -> None:
+                 note: str = "", unit: Unit = "segment") -> None:
         self._decoding, self._view = decoding, view
         self._facts = page_facts(
             view, options.title or title_of(decoding.corpus.files), decoding.strategy,
-            decoding.signature, options.validation) | ({"note": note} if note else {})
+            decoding.signature, options.validation) | {
+                "unit": checked("unit", unit, Unit)} | ({"note": note} if note else {})
 
     def job(self, config: RunConfig, builder: PageBuilder) -> Job:
         """The views of segments go to the builder of the page."""
@@ -63,7 +66,8 @@ class Inspecting:
 def page_facts(view: View, title: str, strategy: Strategy, signature: str,
                validation: str | None = None) -> dict[str, Any]:
     """What the page says of the run as a whole."""
-    return {"title": title, "strategy": strategy.name, "compares": compares_texts(strategy),
+    return {"title": title, "strategy": strategy.name, "is_vote": strategy.metric.is_vote,
+            "compares": compares_texts(strategy),
             "signature": signature, "version": __version__, "show": view.show,
             "validation": None if validation is None else read_validation(validation)}
 

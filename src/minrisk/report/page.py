@@ -12,7 +12,7 @@ import os
 import tempfile
 import zlib
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -27,11 +27,18 @@ from minrisk.report.systems import Systems
 
 SCRIPTS = ("data.js", "state.js", "dom.js", "charts.js", "list.js", "segment.js", "corpus.js",
            "main.js")
+WORDS = {  # what the page calls a record, all of them, and what was given to the model
+    "segment": {"unit": "segment", "units": "segments", "all": "corpus", "input": "source",
+                "run": "The run"},
+    "request": {"unit": "request", "units": "requests", "all": "summary", "input": "prompt",
+                "run": "The last requests"},
+}
 LARGE = 50 * 10**6  # bytes; a browser needs seconds to open them
 _PART = 1 << 18  # bytes of details that are opened together: a few milliseconds
 _COPY = 1 << 20
 _ROW = ("id", "source", "text", "count", "utility", "margin", "confidence", "entropy", "largest",
-        "mean", "clusters", "distinct", "samples", "error")
+        "mean", "clusters", "distinct", "samples", "truncated", "answer", "unanswered", "request",
+        "error")
 
 
 class PageBuilder:
@@ -72,9 +79,11 @@ class PageBuilder:
             self._flush()
         systems = self.systems.columns(metric, origins)
         self.biased = systems["biased"]
+        words = WORDS["request" if _are_all(self.columns["request"]) else facts["unit"]]
         index = compact_json({**facts, "metric": metric.name, "is_error": metric.is_error,
-                              "columns": self.columns, "parts": self._parts, "systems": systems})
-        head, end = _template(str(facts["title"]), _element("index", index))
+                              "words": words, "columns": self.columns, "parts": self._parts,
+                              "systems": systems})
+        head, end = _template(str(facts["title"]), words, _element("index", index))
         yield head
         self._file.seek(0)
         while piece := self._file.read(_COPY):
@@ -97,12 +106,19 @@ def _hash(text: str) -> str:
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
-def _template(title: str, index: bytes) -> tuple[bytes, bytes]:
+def _are_all(requests: Sequence[Any]) -> bool:
+    """Whether there are records, and each of them is that of a request."""
+    return bool(requests) and None not in requests
+
+
+def _template(title: str, words: Mapping[str, str], index: bytes) -> tuple[bytes, bytes]:
     """The page before the details, and after them."""
     style = _asset("style.css")
     script = "(() => {\n'use strict';\n" + "\n".join(map(_asset, SCRIPTS)) + "})();\n"
     values = {"POLICY": policy(style, script), "STYLE": style, "SCRIPT": script,
               "TITLE": _escaped(title)}
+    for name, word in words.items():
+        values |= {name: word, name.capitalize(): word.capitalize()}
     head, end = _filled(_asset("page.html"), values).encode().split(b"%DETAILS%")
     return head.replace(b"%INDEX%", index), end
 

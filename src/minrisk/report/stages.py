@@ -7,47 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minrisk._core.arrays import Floats
 from minrisk._core.batch import Batch
-from minrisk._core.errors import InputError
+from minrisk._core.segment import Segment
 from minrisk._core.strategy import averages_scores, compares_texts
-from minrisk.io.jsonl import SampleReader, show
 from minrisk.io.record import Record
 from minrisk.pipeline.stages import Decode
+from minrisk.report.records import SampleFacts, with_dissent
 from minrisk.report.views import View, failed_row
 from minrisk.strategies.confident import Confident
-
-
-@dataclass(frozen=True)
-class LogprobReader(SampleReader):
-    """Records with the log-probabilities of their samples, also where these are not weights."""
-
-    def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
-        logprobs, of_samples = fields.get("logprobs"), fields.get("sample_logprobs")
-        record = super().parse_fields(fields, record)
-        if record.segment is not None and record.segment.self_columns is None:
-            logprobs = of_samples  # the others are those of the references
-        if record.segment is None or logprobs is None:
-            return record
-        try:
-            return record.replace(value=_checked(logprobs, len(record.segment.hypotheses)))
-        except InputError as error:
-            return record.failed(error)
-
-    def _weights(self, fields: dict[str, Any], texts: list[Any],
-                 counts: list[int] | None = None) -> Floats | list[Any] | None:
-        if self.weighting.by == "auto":  # shown on the page: no warning that they are unused
-            fields = {name: value for name, value in fields.items() if name != "logprobs"}
-        return super()._weights(fields, texts, counts)
-
-
-def _checked(logprobs: Any, count: int) -> list[float]:
-    if not isinstance(logprobs, list) or not all(
-            isinstance(value, int | float) for value in logprobs):
-        raise InputError(f"found logprobs {show(logprobs)}, wanted a list of numbers")
-    if len(logprobs) != count:
-        raise InputError(f"found {len(logprobs)} logprobs for {count} samples, wanted one each")
-    return logprobs
 
 
 @dataclass(frozen=True)
@@ -57,7 +24,7 @@ class BuildViews(Decode):
     view: View = field(kw_only=True)
 
     def _rank(self, batch: Sequence[Record]) -> Sequence[Record]:
-        segments = Batch(r.segment for r in batch if r.segment is not None)
+        segments = Batch(self._segment(r) for r in batch)
         compares = compares_texts(self.strategy)
         strategy = (Confident(self.strategy, seed=self.view.seed) if compares else self.strategy)
         rankings = strategy.rank(segments)
@@ -66,6 +33,12 @@ class BuildViews(Decode):
                                                        averages_scores(self.strategy)))
                 for record, ranking, pool
                 in zip(batch, rankings, segments.pools(self.strategy.metric), strict=True)]
+
+    def _segment(self, record: Record) -> Segment:
+        assert record.segment is not None
+        facts: SampleFacts | None = record.value
+        is_vote = self.strategy.metric.is_vote and record.segment.outcomes is None
+        return with_dissent(record.segment, facts.dissent if facts and is_vote else 0)
 
 
 @dataclass(frozen=True)

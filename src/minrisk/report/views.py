@@ -15,10 +15,12 @@ from minrisk._core.errors import InputError, UnusableError
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import reads_segment
 from minrisk._core.pool import Pool
+from minrisk._core.sampler import INCOMPLETE
 from minrisk._core.segment import Ranking
 from minrisk._core.strategy import segment_rng
 from minrisk.evaluation.metric_bias import Origin
 from minrisk.io.record import Record
+from minrisk.report.records import TRUNCATED, SampleFacts, request_of, shown_source
 from minrisk.strategies.uncertain import Clusters, as_references, clusters
 from minrisk.strategies.uncertain import uncertainty as uncertainty_of
 
@@ -28,6 +30,7 @@ _FURTHER_OUTPUTS = re.compile(r"beam[-_]?\d*|greedy")  # fields with other outpu
 _DIGITS = 5  # significant digits of numbers
 MAX_CLUSTERS = 8  # clusters shown with their mass
 _MARKED_CLUSTERS = 4  # clusters whose best text is always shown
+_MAX_ANSWERS = 10  # answers shown with their votes
 _MAX_REFERENCES = 8  # references shown if they are not the samples
 
 
@@ -94,8 +97,10 @@ class _SegmentView:
         rows = pool.hyp_rows[self._clusters.rows]  # where a metric compares outcomes, of those
         self._counts: list[int] = sums(pool.hyp_rows, pool.segment.counts.astype(np.float64),
                                        len(pool.texts))[rows].astype(np.intp).tolist()
-        self._logprobs = None if record.value is None else _largest(
-            pool.hyp_rows, record.value, len(pool.texts))[rows].tolist()
+        self._facts: SampleFacts = record.value or SampleFacts()
+        self._logprobs = None if self._facts.logprobs is None else _largest(
+            pool.hyp_rows, self._facts.logprobs, len(pool.texts))[rows].tolist()
+        self._answers = self._found_answers(pool.texts[rows])
 
     def row(self) -> dict[str, Any]:
         ranking = self._ranking
@@ -103,7 +108,7 @@ class _SegmentView:
         confidence = ranking.confidence
         return {
             "id": self._record.id,
-            "source": source_of(self._record),
+            "source": shown_source(self._pool.segment.source, self._record.fields),
             "text": self._texts[0],
             "count": self._counts[0],
             "utility": number(ranking.utility[ranking.best]),
@@ -114,7 +119,12 @@ class _SegmentView:
             "mean": number(uncertainty.utility),
             "clusters": uncertainty.clusters,
             "distinct": len(self._texts),
-            "samples": int(self._pool.segment.counts.sum()),
+            "samples": int(self._pool.segment.counts.sum())
+            + sum(other.count for other in self._facts.others),
+            "truncated": self._truncated(),
+            "answer": self._answers[0] if self._answers else None,
+            "unanswered": number(uncertainty.unanswered),
+            "request": request_of(self._record.fields),
             "systems": self._systems(),
             "human": self._view.human(self._record),
         }
@@ -135,7 +145,51 @@ class _SegmentView:
         }
         if self._logprobs is not None:
             details["logprobs"] = [number(self._logprobs[i]) for i in shown]
+        if self._answers is not None:
+            details["answers"] = [self._answers[i] for i in shown]
+            details["votes"] = self._votes()
+        reasons = self._finish_reasons()
+        if any(reasons):
+            details["finish"] = [reasons[i] for i in shown]
+        if self._facts.others:
+            details["others"] = [[other.text, other.count, other.finish_reason]
+                                 for other in self._facts.others[:self._view.show]]
         return details | self._support(shown)
+
+    def _found_answers(self, features: Any) -> list[str | None] | None:
+        """The answer of each distinct text, in a vote."""
+        metric = self._pool.metric
+        return metric.answers(features) if metric.is_vote else None
+
+    def _votes(self) -> list[list[Any]]:
+        """The most frequent answers, each with its share of the votes and its number of samples."""
+        assert self._answers is not None
+        labels = self._clusters.labels
+        _, firsts = np.unique(labels[labels >= 0], return_index=True)
+        first = np.flatnonzero(labels >= 0)[firsts]
+        if not first.size:
+            return []
+        columns, mass = self._references
+        # of calls of tools, which are compared field by field, equal ones are votes
+        shares = (self._pool.keep(self._clusters.rows[first]).scores(columns) == 1) @ mass
+        counts = np.bincount(labels[labels >= 0], np.array(self._counts)[labels >= 0])
+        return [[self._answers[first[n]], number(shares[n]), int(counts[n])]
+                for n in np.argsort(-shares, kind="stable")[:_MAX_ANSWERS].tolist()]
+
+    def _truncated(self) -> int:
+        """The number of truncated samples, also of those that are no candidates."""
+        own = zip(self._facts.finish_reasons or (), self._pool.segment.counts.tolist(),
+                  strict=False)
+        others = ((other.finish_reason, other.count) for other in self._facts.others)
+        return sum(count for reason, count in [*own, *others] if reason == TRUNCATED)
+
+    def _finish_reasons(self) -> list[str | None]:
+        """Of each distinct text, how a sample of it was cut off; None if none was."""
+        found = {row: reason for row, reason in zip(
+            self._pool.hyp_rows.tolist(), self._facts.finish_reasons or (), strict=False)
+            if reason in INCOMPLETE}
+        rows = self._pool.hyp_rows[self._clusters.rows].tolist()
+        return [found.get(row) for row in rows]
 
     def _shown(self) -> list[int]:
         """Ranks of the shown hypotheses: the best, and always the marked ones."""
@@ -271,18 +325,6 @@ class _SegmentView:
 
 def failed_row(record: Record) -> dict[str, Any]:
     return {"id": record.id, "error": record.message}
-
-
-def source_of(record: Record) -> str | None:
-    """The input of the model: a source, a prompt, or the last message of a chat."""
-    if record.segment is not None and record.segment.source is not None:
-        return record.segment.source
-    prompt, messages = record.fields.get("prompt"), record.fields.get("messages")
-    if isinstance(prompt, str):
-        return prompt
-    last = messages[-1] if isinstance(messages, list) and messages else None
-    content = last.get("content") if isinstance(last, dict) else None
-    return content if isinstance(content, str) else None
 
 
 def number(value: float) -> float | None:

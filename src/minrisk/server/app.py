@@ -23,7 +23,7 @@ from minrisk.openai.encoding import LARGE, Encoder
 from minrisk.server.backends import Backend
 from minrisk.server.client_request import ClientRequest, read_json, read_request
 from minrisk.server.completion_handler import CompletionHandler
-from minrisk.server.errors import ApiError, upstream_error
+from minrisk.server.errors import ABSTAINED, ApiError, upstream_error
 from minrisk.server.executor import RankingExecutor
 from minrisk.server.limits import SampleLimit
 from minrisk.server.page import RecentRequests
@@ -253,8 +253,9 @@ class Server:
                                   self._known_model(trace.fields.get("model")))
         for name, seconds in trace.seconds.items():
             self.metrics.seconds[name].add(seconds)
-        if self._recent is not None and status >= _FIRST_ERROR:
-            self._recent.add_failure(status, trace.fields.get("error"))
+        is_failure = status >= _FIRST_ERROR and trace.fields.get("error") != ABSTAINED
+        if self._recent is not None and is_failure:
+            self._recent.add_failure(trace.failure(status))
 
     def _known_model(self, name: str | None) -> str:
         """A label of metrics; names that clients invent have none of their own."""

@@ -10,15 +10,17 @@ from typing import Any
 
 from minrisk._core.errors import MinriskError
 from minrisk._core.sample_columns import columns
+from minrisk._core.sampler import Sample
 from minrisk._core.segment import Segment
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk.io.writer import json_line
+from minrisk.openai.choices import Choice
 from minrisk.server.backends import Backend
 from minrisk.server.candidates import Candidate, read_candidates
 from minrisk.server.choosing import RankedSegment, comparable
 from minrisk.server.client_request import ClientRequest
-from minrisk.server.errors import NO_RETRY, ApiError, upstream_error
+from minrisk.server.errors import ABSTAINED, NO_RETRY, ApiError, upstream_error
 from minrisk.server.executor import RankingExecutor
 from minrisk.server.limits import SampleLimit
 from minrisk.server.page import RecentRequests
@@ -33,7 +35,7 @@ from minrisk.server.responses import (
 )
 from minrisk.server.sample_collector import SampleCollector, collect_samples
 from minrisk.server.settings import Settings
-from minrisk.server.tracing import Trace, usage_counts
+from minrisk.server.tracing import Trace, now, usage_counts
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class CompletionHandler:
         self._describe(body, trace)
         await self._record(request, collector, body, ranked, trace)
         if ranked is not None and ranked.abstains and self.settings.abstain_as == "error":
-            raise ApiError(422, reason_to_abstain(ranked.ranking), code="abstained",
+            raise ApiError(422, reason_to_abstain(ranked.ranking), code=ABSTAINED,
                            headers=NO_RETRY)
         return body
 
@@ -162,16 +164,19 @@ class CompletionHandler:
         optional = {"source": request.source, "usage": summed_usage(collector.parts),
                     **({} if ranked is None else judge_usage_field(ranked.judge_usage)),
                     "abstained": is_abstention or None,
+                    "passed_through": request.passes_through or None,
+                    "finish_reason": body["choices"][0].get("finish_reason"),
+                    "uncompared": None if ranked is None else _uncompared(
+                        collector.choices, ranked),
                     "signature": None if ranked is None else ranked.signature}
         line = await asyncio.to_thread(_line, compared, {
-            "id": trace.id, **request.prompt_fields,
+            "id": trace.id, "time": now(), **request.prompt_fields,
             "chosen": None if is_abstention else best.text,
             "model": body.get("model"), "seed": request.seed,
-            "seconds": {name: round(value, 6) for name, value in trace.seconds.items()},
+            "seconds": trace.rounded_seconds(),
             **{name: value for name, value in optional.items() if value is not None}})
         if self.recent is not None:
-            strategy = request.strategy if ranked is None else ranked.strategy
-            self.recent.add_completion(strategy, line)
+            self.recent.add_completion(None if ranked is None else ranked.strategy, line)
         if self.recorder is not None:
             try:
                 await asyncio.wrap_future(self.recorder.append(line))
@@ -188,3 +193,13 @@ class CompletionHandler:
 def _line(compared: Sequence[Candidate], fields: dict[str, Any]) -> str:
     """The line of a record."""
     return json_line(fields | columns([candidate.sample for candidate in compared]))
+
+
+def _uncompared(choices: Sequence[Choice], ranked: RankedCandidates) -> dict[str, Any] | None:
+    """Columns of the samples that could not win: truncated, filtered, empty or of another kind."""
+    compared = {id(candidate.choice) for candidate in ranked.compared}
+    texts = {id(candidate.choice): candidate.text for candidate in ranked.order}
+    others = [Sample(texts.get(id(choice)) or choice.text or "",
+                     finish_reason=choice.finish_reason)
+              for choice in choices if id(choice) not in compared]
+    return columns(others) if others else None

@@ -10,6 +10,7 @@ from minrisk._core.errors import MinriskError
 from minrisk.openai.errors import ErrorResponse, error_response
 
 NO_RETRY = {"x-should-retry": "false"}  # minrisk has retried already
+ABSTAINED = "abstained"  # the code of an error that is no failure: the samples disagree
 _KINDS = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error",
           429: "rate_limit_error"}
 _PASSED_HEADERS = ("retry-after", "retry-after-ms")

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 
 CLIENT_LEFT = 499  # the status that proxies log; it is never sent
@@ -34,10 +35,24 @@ class Trace:
 
     def line(self, status: int) -> str:
         """The line in the log."""
-        rounded = {name: round(value, 6) for name, value in self.seconds.items()}
-        return json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-                           "id": self.id, "route": self.route, "status": status,
-                           **self.fields, "seconds": rounded})
+        return json.dumps({"time": now(), "id": self.id, "route": self.route, "status": status,
+                           **self.fields, "seconds": self.rounded_seconds()})
+
+    def failure(self, status: int) -> str:
+        """The record of a request that failed, for the page."""
+        code = self.fields.get("error", "client_left" if status == CLIENT_LEFT else str(status))
+        reason = f"{status} {HTTPStatus(status).phrase if code == str(status) else code}"
+        return json.dumps({"id": self.id, "time": now(), "model": self.fields.get("model"),
+                           "status": status, "error": reason, "seconds": self.rounded_seconds()})
+
+    def rounded_seconds(self) -> dict[str, float]:
+        """The seconds of each step, and those since the request came."""
+        found = {"request": time.monotonic() - self.begin} | self.seconds
+        return {name: round(value, 6) for name, value in found.items()}
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def log(line: str) -> None:

@@ -1,6 +1,6 @@
 // Charts by hand: histograms of buttons, a heat map, a curve.
 
-function histogram(title, values, {range, format = number, bins = 20, onpick, note, centre} = {}) {
+function histogram(title, values, {range, format = number, bins = 20, onpick, note, centre, of} = {}) {
   const known = values.filter((v) => v !== null && v !== undefined);
   if (!known.length) return null;
   let [low, high] = range ?? extent(known);
@@ -12,7 +12,7 @@ function histogram(title, values, {range, format = number, bins = 20, onpick, no
   const most = Math.max(...heights);
   const bars = heights.map((size, bin) => {
     const [from, to] = [low + bin * width, low + (bin + 1) * width];
-    const label = `${format(from)} to ${format(to)}: ${count(size, 'segment')}`;
+    const label = `${format(from)} to ${format(to)}: ${count(size, DATA.words.unit)}`;
     const side = !centre ? '' : to <= 0 + width / 1e6 ? ' below' : ' above';
     const bar = h(onpick && size ? 'button' : 'span', {
       class: `bar${side}`, title: label, type: onpick && size ? 'button' : null,
@@ -22,11 +22,10 @@ function histogram(title, values, {range, format = number, bins = 20, onpick, no
     bar.firstChild.style.height = size ? `${Math.max(2, 100 * size / most)}%` : '0';
     return bar;
   });
-  const mean = known.reduce((sum, v) => sum + v, 0) / known.length;
-  const sorted = [...known].sort((a, b) => a - b);
+  const sorted = [...(of ?? known)].sort((a, b) => a - b);  // of all values, where bars leave some out
   return h('figure', {class: 'histogram'},
     h('figcaption', {}, h('strong', {}, title),
-      h('span', {}, `mean ${format(mean)} · median ${format(sorted[sorted.length >> 1])}`)),
+      h('span', {}, `mean ${format(mean(sorted))} · median ${format(sorted[sorted.length >> 1])}`)),
     roving(h('div', {class: 'bars', role: 'group', 'aria-label': `Distribution of ${title}`}, bars)),
     h('div', {class: 'axis', 'aria-hidden': 'true'},
       h('span', {}, format(low)), centre ? h('span', {}, '0') : null, h('span', {}, format(high))),
@@ -121,8 +120,30 @@ function curve(rows, recommended) {
   return h('figure', {class: 'curve'},
     s('svg', {viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label':
       'How often each strategy finds the exact choice, over the pairs it evaluates; the table has the numbers'},
-    ticks, lines, marks, s('text', {x: (left + width) / 2, y: height - 4, class: 'tick'}, 'pairs evaluated per segment')),
+    ticks, lines, marks, s('text', {x: (left + width) / 2, y: height - 4, class: 'tick'}, `pairs evaluated per ${DATA.words.unit}`)),
     h('ul', {class: 'legend'}, legend));
+}
+
+// a line for each trial, from the lower to the upper end of what it loses, and one for what is tolerated
+function intervals(rows, tolerance, recommended) {
+  const [width, left, step, right, top] = [640, 240, 22, 24, 8];
+  const bottom = top + rows.length * step;
+  const [low, high] = extent([0, tolerance, ...rows.flatMap((row) => [row.lost_low, row.lost_high])]);
+  const x = (value) => left + (width - left - right) * (value - low) / (high - low || 1);
+  const lines = rows.map((row, n) => {
+    const y = top + (n + .5) * step;
+    return s('g', {class: `trial${row.lost_high <= tolerance ? ' tolerated' : ''}${row.label === recommended ? ' best' : ''}`},
+      s('title', {}, `${row.label}: ${number(row.lost, 3)} (${number(row.lost_low, 3)} to ${number(row.lost_high, 3)})`),
+      s('text', {x: left - 12, y: y + 4, class: 'end'}, row.label),
+      s('path', {d: `M${x(row.lost_low).toFixed(1)} ${y}H${x(row.lost_high).toFixed(1)}`}),
+      s('circle', {cx: x(row.lost).toFixed(1), cy: y, r: 4}));
+  });
+  const mark = (value, name, kind) => [s('path', {class: kind, d: `M${x(value)} ${top}V${bottom}`}),
+    s('text', {x: x(value), y: bottom + (kind === 'rule' ? 16 : 32), class: 'tick'}, `${name}${number(value, 3)}`)];
+  return h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Intervals'},
+    s('svg', {viewBox: `0 0 ${width} ${bottom + 40}`, class: 'intervals', role: 'img', 'aria-label':
+      'Utility that each strategy loses, with its interval and what is tolerated; the table has the numbers'},
+    mark(0, '', 'rule'), mark(high, '', 'rule'), mark(tolerance, 'tolerated: ', 'limit'), lines));
 }
 
 function symbol(kind) {

@@ -77,13 +77,19 @@ function allMeasures() {
     ['entropy', 'Entropy', (i) => c.entropy[i]],
     ['distinct', 'Distinct share', (i) => c.samples[i] ? c.distinct[i] / c.samples[i] : null],
     ['length', 'Length', (i) => (c.source[i] ?? c.text[i] ?? '').length],
-    ['gain', 'Gain over a sample', (i) => difference(c.utility[i], c.mean[i])],
+    ['gain', 'Lead over a sample', (i) => difference(c.utility[i], c.mean[i])],
   ];
   others().forEach((name) => found.push(
-    [`ahead:${name}`, `Difference from ${name}`, (i) => leadOver(name, i)]));
+    [`ahead:${name}`, `Lead over ${name}`, (i) => leadOver(name, i)]));
+  if (c.request.some(Boolean)) {
+    found.push(['latency', 'Latency', (i) => c.request[i]?.seconds.request ?? null],
+      ['tokens', 'Tokens', (i) => tokensOf(c.request[i])]);
+  }
   return new Map(found.map((entry) => [entry[0], entry]));
 }
 
+const tokensOf = (request) => request?.completion_tokens === undefined ? null
+  : (request.prompt_tokens ?? 0) + request.completion_tokens;
 const others = () => DATA.systems.names.filter((name) => name !== 'choice');
 // errors are negated in the data, and shown with their original sign
 const signed = (value) => value === null ? null : DATA.sign * value;

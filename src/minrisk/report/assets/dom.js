@@ -23,7 +23,7 @@ const prose = (tag, text, properties) => h(tag, {dir: 'auto', ...properties}, te
 
 // the head of a column: of texts aligned at their beginning, of numbers at their end
 const TEXT_COLUMNS = new Set(['Sample', 'Cluster', 'System', 'Output', 'Best of it', 'Reference', 'Strategy',
-  'Budget', 'Characters']);
+  'Budget', 'Characters', 'Answer', 'Reason']);
 const column = (name) => h('th', {scope: 'col', class: TEXT_COLUMNS.has(name) ? null : 'num'}, name);
 
 function number(value, digits = DATA.digits) {
@@ -37,6 +37,13 @@ const percent = (value, digits = 0) =>
   value === null || value === undefined ? '–' : `${(100 * value).toFixed(digits)}%`;
 const withSign = (value, digits = DATA.digits + 1) =>
   value === null ? '–' : `${value > 0 ? '+' : ''}${number(value, digits)}`;
+// how far the choice is ahead, in words: higher is better in the data, also of errors
+const lead = (value, other = null) => value === null || value === undefined ? '–'
+  : Math.abs(value) < 1e-9 ? `equal${other ? ` to ${other}` : ''}`
+    : `${number(Math.abs(value), DATA.digits + 1)} ${value > 0 ? 'better' : 'worse'}${other ? ` than ${other}` : ''}`;
+const capital = (word) => word.charAt(0).toUpperCase() + word.slice(1);
+const seconds = (value) => value === undefined ? '–' : value < 1 ? `${(1000 * value).toFixed(0)} ms` : `${value.toFixed(1)} s`;
+const clock = (time) => time === undefined ? '' : new Date(time).toLocaleTimeString('en-GB');
 const count = (n, noun) => `${plain(n)} ${noun}${n === 1 ? '' : 's'}`;
 
 function formatMeasure(key, i) {
@@ -44,9 +51,10 @@ function formatMeasure(key, i) {
   const found = value(i);
   if (key === 'order') return number(signed(DATA.columns.utility[i]));
   if (key === 'confidence' || key === 'distinct') return percent(found);
-  if (key === 'length') return plain(found);
+  if (key === 'length' || key === 'tokens') return plain(found);
   if (key === 'entropy') return number(found, 2);
-  return key === 'gain' || key.startsWith('ahead:') ? withSign(found) : number(found);
+  if (key === 'latency') return seconds(found ?? undefined);
+  return key === 'gain' || key.startsWith('ahead:') ? lead(found) : number(found);
 }
 
 // clusters have letters, because not all readers can tell the colours apart; what is in none has a dash

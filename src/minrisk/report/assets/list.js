@@ -56,11 +56,11 @@ function sortRows(found) {
 }
 
 function showCount() {
-  $('count').textContent = rows.length === DATA.n ? count(DATA.n, 'segment')
-    : `${plain(rows.length)} of ${count(DATA.n, 'segment')}`;
+  $('count').textContent = rows.length === DATA.n ? count(DATA.n, DATA.words.unit)
+    : `${plain(rows.length)} of ${count(DATA.n, DATA.words.unit)}`;
   $('empty').hidden = rows.length > 0;
-  $('empty').textContent = DATA.n ? 'No segment matches. Clear the search or the filters.'
-    : 'This report has no segments.';
+  $('empty').textContent = DATA.n ? `No ${DATA.words.unit} matches. Clear the search or the filters.`
+    : `There are no ${DATA.words.units}.`;
   $('chips').replaceChildren(...(state.r ? [rangeChip()] : []));
 }
 
@@ -96,12 +96,13 @@ function row(place) {
   const i = rows[place], c = DATA.columns;
   const element = h('div', {class: 'row', id: `row-${i}`, role: 'option', 'aria-selected': `${i === current()}`,
     'aria-posinset': place + 1, 'aria-setsize': rows.length, onclick: () => openSegment(i, true)},
-  h('div', {class: 'meta'}, h('span', {class: 'id'}, String(c.id[i])),
+  h('div', {class: 'meta'}, h('span', {class: 'id'}, c.request[i] ? h('time', {datetime: c.request[i].time}, `${clock(c.request[i].time)} `) : null, String(c.id[i])),
     c.error[i] ? h('span', {class: 'failed'}, 'failed') : badges(i)));
   if (c.error[i]) element.append(prose('div', c.error[i], {class: 'choice'}));
   else {
     element.append(prose('div', c.source[i] ?? '', {class: 'source'}),
-      prose('div', c.text[i] || '(empty)', {class: 'choice'}));
+      h('div', {class: 'choice'}, c.answer[i] === null ? null : [prose('bdi', c.answer[i], {class: 'answer'}), ' '],
+        prose('span', c.text[i] || '(empty)')));
   }
   element.style.transform = `translateY(${place * ROW}px)`;
   return element;
@@ -109,6 +110,7 @@ function row(place) {
 
 function badges(i) {
   const c = DATA.columns;
+  if (c.request[i]?.passed_through) return h('span', {class: 'tag'}, 'passed through');
   const sure = h('span', {class: 'meter', title: `Confidence ${percent(c.confidence[i])}`}, h('i', {}));
   sure.firstChild.style.width = percent(c.confidence[i] ?? 0);
   const key = state.s === 'order' ? 'utility' : state.s;
@@ -147,7 +149,7 @@ function savedRows() {
   return rows.map((i) => {
     const found = {id: c.id[i], source: c.source[i], text: c.text[i]};
     if (c.error[i]) return {id: c.id[i], error: c.error[i]};
-    for (const key of ['utility', 'margin', 'confidence', 'entropy', 'distinct', 'samples']) {
+    for (const key of ['answer', 'utility', 'margin', 'confidence', 'entropy', 'distinct', 'samples']) {
       found[key] = key === 'utility' ? signed(c[key][i]) : c[key][i];
     }
     others().forEach((name) => { found[`ahead of ${name}`] = leadOver(name, i); });
@@ -156,7 +158,7 @@ function savedRows() {
 }
 
 function saveJsonLines() {
-  download('segments.jsonl', 'application/jsonl', savedRows().map((row) => `${JSON.stringify(row)}\n`).join(''));
+  download(`${DATA.words.units}.jsonl`, 'application/jsonl', savedRows().map((row) => `${JSON.stringify(row)}\n`).join(''));
 }
 
 function saveTsv() {
@@ -166,5 +168,5 @@ function saveTsv() {
   const cell = (value) => typeof value !== 'string' ? value ?? ''
     : value.replace(/[\t\r\n]+/g, ' ').replace(/^(?=[=+@-])/, "'");
   const lines = [names, ...saved.map((row) => names.map((name) => cell(row[name])))];
-  download('segments.tsv', 'text/tab-separated-values', lines.map((line) => `${line.join('\t')}\n`).join(''));
+  download(`${DATA.words.units}.tsv`, 'text/tab-separated-values', lines.map((line) => `${line.join('\t')}\n`).join(''));
 }

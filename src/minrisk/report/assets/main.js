@@ -12,7 +12,7 @@ function setUp() {
   fillSelect($('differs'), [['', 'nothing'], ...others().map((name) => [name, name])]);
   fillSelect($('confidence'), CONFIDENCES);
   const failed = DATA.columns.error.filter(Boolean).length;
-  $('facts').textContent = [count(DATA.n, 'segment'), failed ? `${plain(failed)} failed` : null,
+  $('facts').textContent = [count(DATA.n, DATA.words.unit), failed ? `${plain(failed)} failed` : null,
     `${DATA.metric}, ${DATA.strategy}`, DATA.note].filter(Boolean).join(' · ');
   $('sort').addEventListener('change', () => go({s: $('sort').value}));
   $('direction').addEventListener('click', () => go({d: state.d === '1' ? '0' : '1'}));

@@ -53,7 +53,7 @@ function withDifferences(text, base) {
 async function showSegment() {
   const mine = ++showNumber, i = current(), article = $('segment');
   document.body.classList.toggle('reading', state.i !== '');
-  if (i === null) return article.replaceChildren(h('p', {class: 'empty'}, 'Choose a segment.'));
+  if (i === null) return article.replaceChildren(h('p', {class: 'empty'}, `Choose a ${DATA.words.unit}.`));
   const details = await detailsOf(i);
   if (mine !== showNumber) return undefined;
   article.replaceChildren(...(DATA.columns.error[i] ? failure(i) : sections(i, details)));
@@ -62,26 +62,28 @@ async function showSegment() {
 }
 
 function failure(i) {
-  return [head(i), h('div', {class: 'alert', role: 'note'}, h('strong', {}, 'This segment failed'),
-    prose('p', DATA.columns.error[i]))];
+  return [head(i), h('div', {class: 'alert', role: 'note'}, h('strong', {}, `This ${DATA.words.unit} failed`),
+    prose('p', DATA.columns.error[i])), requestFacts(i)].filter(Boolean);
 }
 
 function sections(i, details) {
   const c = DATA.columns;
   const pinned = details.texts[Number(state.p)] !== undefined && state.p !== '' ? Number(state.p) : null;
-  const base = state.o === 'plain' ? null : pinned === null ? c.text[i] : details.texts[pinned];
+  const base = !showsDifferences() ? null : pinned === null ? c.text[i] : details.texts[pinned];
+  const isRanked = !c.request[i]?.passed_through, isVote = isRanked && Boolean(details.votes);
   return [
     head(i),
-    c.source[i] === null ? null : labelledSection('Source', prose('p', c.source[i], {class: 'text large'})),
+    c.source[i] === null ? null : labelledSection(capital(DATA.words.input), prose('p', c.source[i], {class: 'text large'})),
     (details.human ?? []).map((text, n, all) => labelledSection(all.length > 1 ? `Human reference ${n + 1}` : 'Human reference',
       h('p', {class: 'text', dir: 'auto'}, withDifferences(text, base)))),
-    labelledSection('Choice', prose('p', c.text[i] || '(empty)', {class: 'text large chosen'})),
-    facts(i),
-    samples(i, details, base, pinned),
-    outputs(i, details, base),
-    clusters(i, details),
-    references(details),
-    similarities(details),
+    isVote ? [tally(i, details), facts(i, isVote)] : null,
+    labelledSection(isRanked ? 'Choice' : 'Passed through', isRanked ? null : h('p', {class: 'note'},
+      'The request was passed through as it was, and is answered by the model alone: nothing was compared.'),
+    prose('p', c.text[i] || '(empty)', {class: isVote ? 'text chosen' : 'text large chosen'})),
+    requestFacts(i),
+    isRanked ? [isVote ? null : facts(i, isVote), samples(i, details, base, pinned), outputs(i, details, base),
+      isVote ? null : clusters(i, details), references(details), isVote ? null : similarities(details)]
+      : details.texts.length > 1 ? labelledSection('All answers', details.texts.map((text) => prose('p', text, {class: 'text'}))) : null,
   ].flat(Infinity).filter(Boolean);
 }
 
@@ -93,49 +95,89 @@ function head(i) {
   return h('div', {class: 'head'},
     h('button', {type: 'button', class: 'back', onclick: () => go({i: ''}, {step: true})}, '← List'),
     h('h2', {}, String(DATA.columns.id[i])), h('span', {class: 'note'}, where),
-    h('span', {class: 'steps'}, step(-1, 'Previous segment', 'k'), step(1, 'Next segment', 'j')));
+    h('span', {class: 'steps'}, step(-1, `Previous ${DATA.words.unit}`, 'k'), step(1, `Next ${DATA.words.unit}`, 'j')));
 }
 
 const labelledSection = (name, ...content) => h('section', {class: 'labelled'}, h('h3', {}, name), content);
 
-function facts(i) {
+const fact = (name, value, note) => h('div', {}, h('dt', {}, name), h('dd', {}, value,
+  note ? h('small', {}, note) : null));
+
+function facts(i, isVote) {
   const c = DATA.columns;
-  const fact = (name, value, note) => h('div', {}, h('dt', {}, name), h('dd', {}, value,
-    note ? h('small', {}, note) : null));
+  const unanswered = c.unanswered[i] ? `, ${percent(c.unanswered[i])} without an answer` : '';
   return h('dl', {class: 'facts'},
-    fact('Utility', number(signed(c.utility[i])), `${withSign(difference(c.utility[i], c.mean[i]), DATA.digits)} over a sample`),
+    fact('Utility', number(signed(c.utility[i])), lead(difference(c.utility[i], c.mean[i]), 'a sample')),
     fact('Margin', number(c.margin[i], DATA.digits + 1), 'over the next'),
     DATA.compares ? fact('Confidence', percent(c.confidence[i])) : null,
-    DATA.compares ? fact('Clusters', plain(c.clusters[i]), `entropy ${number(c.entropy[i], 2)}, ${percent(c.largest[i])} in the largest`) : null,
-    fact('Samples', plain(c.samples[i]), `${plain(c.distinct[i])} distinct`));
+    DATA.compares ? fact(isVote ? 'Answers' : 'Clusters', plain(c.clusters[i]),
+      `entropy ${number(c.entropy[i], 2)}, ${percent(c.largest[i])} in the largest${unanswered}`) : null,
+    fact('Samples', plain(c.samples[i]), `${plain(c.distinct[i])} distinct`
+      + (c.truncated[i] ? `, ${plain(c.truncated[i])} truncated` : '')));
+}
+
+// of a request that a server answered
+function requestFacts(i) {
+  const request = DATA.columns.request[i];
+  if (!request) return null;
+  const tokens = request.completion_tokens === undefined && request.prompt_tokens === undefined ? null
+    : fact('Tokens', plain(tokensOf(request)), `${plain(request.prompt_tokens)} prompt, ${plain(request.completion_tokens)} completion`);
+  const steps = Object.entries(request.seconds).filter(([name]) => name !== 'request')
+    .map(([name, value]) => `${seconds(value)} ${name}`).join(', ');
+  return h('dl', {class: 'facts request'},
+    request.time ? fact('Time', clock(request.time), new Date(request.time).toLocaleDateString('en-GB', {dateStyle: 'medium'})) : null,
+    request.model ? fact('Model', request.model) : null, tokens,
+    fact('Latency', seconds(request.seconds.request), steps),
+    request.finish_reason ? fact('Finish reason', request.finish_reason) : null,
+    request.abstained ? fact('Abstained', 'yes', 'the client got no answer') : null);
+}
+
+// the answers of a vote, the most frequent first
+function tally(i, details) {
+  const c = DATA.columns;
+  const known = details.votes.reduce((total, [, share]) => total + share, 0) + (c.unanswered[i] ?? 0);
+  const rowOf = (name, share, count, kind) => {
+    const bar = h('span', {class: 'bar-cell'}, h('i', {}));
+    bar.firstChild.style.width = percent(share);
+    return h('tr', {class: kind}, h('th', {scope: 'row', class: 'answer'}, name), h('td', {class: 'num'}, bar, h('span', {class: 'share-of'}, percent(share))),
+      h('td', {class: 'num'}, count === null ? '' : plain(count)));
+  };
+  return labelledSection('Answer', c.answer[i] === null ? h('p', {class: 'empty-text'}, 'No sample has an answer.')
+    : prose('p', c.answer[i], {class: 'text large answer chosen'}),
+  h('table', {class: 'votes'}, h('thead', {}, h('tr', {}, ['Answer', 'Votes', 'Samples'].map(column))),
+    h('tbody', {}, details.votes.map(([answer, share, count]) => rowOf(prose('span', answer), share, count, answer === c.answer[i] ? 'base' : null)),
+      known < .999 ? rowOf(h('span', {class: 'note'}, 'other answers'), 1 - known, null) : null,
+      c.unanswered[i] > 0 ? rowOf(h('span', {class: 'note'}, 'no answer'), c.unanswered[i], null, 'unanswered') : null)));
 }
 
 function samples(i, details, base, pinned) {
   const c = DATA.columns;
   const known = details.utilities.filter((u) => u !== null);
   const [low, high] = extent(known);
-  const hasLogprobs = Boolean(details.logprobs), hasSupport = Boolean(details.support);
+  const hasLogprobs = Boolean(details.logprobs), hasSupport = Boolean(details.support) && !details.answers;
   const likeliest = hasLogprobs ? details.logprobs.indexOf(Math.max(...details.logprobs.filter((l) => l !== null))) : -1;
-  const titles = ['Rank', 'Sample', DATA.compares ? 'Cluster' : null, 'Count', 'Utility', hasLogprobs ? 'Log-prob.' : null,
+  const hasAnswers = Boolean(details.answers);
+  const titles = ['Rank', hasAnswers ? 'Answer' : null, 'Sample', DATA.compares && !hasAnswers ? 'Cluster' : null, 'Count', 'Utility', hasLogprobs ? 'Log-prob.' : null,
     hasSupport ? 'Support' : null].filter(Boolean);
   const rowOf = (text, n) => {
     const utility = details.utilities[n];
     const bar = h('span', {class: 'bar-cell'}, h('i', {}));
     bar.firstChild.style.width = utility === null ? '0' : `${high === low ? 100 : 8 + 92 * (utility - low) / (high - low)}%`;
     const marks = [n === 0 ? 'choice' : null, n === likeliest ? 'most probable' : null,
-      n && details.ranks[n] === c.distinct[i] - 1 ? 'worst' : null].filter(Boolean);
+      n && details.ranks[n] === c.distinct[i] - 1 ? 'worst' : null, cutOff(details.finish?.[n])].filter(Boolean);
     const gap = n && details.ranks[n] !== details.ranks[n - 1] + 1;
     const isBase = n === (pinned ?? 0);
     return [gap ? h('tr', {class: 'gap'}, h('td', {colspan: titles.length},
       `${plain(details.ranks[n] - details.ranks[n - 1] - 1)} more between`)) : null,
     h('tr', {class: isBase ? 'base' : null},
       h('td', {class: 'rank'}, plain(details.ranks[n] + 1)),
+      hasAnswers ? h('td', {class: 'answer'}, answerOf(details.answers[n])) : null,
       h('td', {class: 'sample'}, withDifferences(text, base), ' ',
-        marks.map((mark) => h('span', {class: 'tag'}, mark)),
-        h('button', {type: 'button', class: 'pin', 'aria-pressed': `${isBase}`,
+        marks.map(tag),
+        h('button', {type: 'button', class: 'pin', 'aria-pressed': `${isBase && base !== null}`,
           'aria-label': `Compare all with sample ${details.ranks[n] + 1}`,
-          title: 'Compare all with this one', onclick: () => go({p: n ? String(n) : ''})}, isBase ? 'compared with' : 'compare')),
-      DATA.compares ? h('td', {}, cluster(details.labels[n])) : null,
+          title: 'Compare all with this one', onclick: () => go({p: n ? String(n) : '', ...withDifferencesShown(true)})}, isBase && base !== null ? 'compared with' : 'compare')),
+      DATA.compares && !hasAnswers ? h('td', {}, cluster(details.labels[n])) : null,
       h('td', {class: 'num'}, details.counts[n] > 1 ? `${plain(details.counts[n])}×` : '1'),
       h('td', {class: 'num utility'}, bar, number(signed(utility), DATA.digits)),
       hasLogprobs ? h('td', {class: 'num'}, number(details.logprobs[n], 1)) : null,
@@ -149,14 +191,30 @@ function samples(i, details, base, pinned) {
     body.append(...rowsFrom(MOST_ROWS));
     button.remove();
   }}, `Show ${plain(more)} more`);
-  const box = h('input', {type: 'checkbox', onchange: (event) => go({o: event.target.checked ? '' : 'plain'})});
-  box.checked = state.o !== 'plain';
+  const box = h('input', {type: 'checkbox', onchange: (event) => go(withDifferencesShown(event.target.checked))});
+  box.checked = showsDifferences();
   return h('section', {}, h('div', {class: 'section-head'}, h('h3', {}, 'Samples by rank'),
     h('span', {class: 'note'}, `${plain(details.texts.length)} of ${count(c.distinct[i], 'distinct text')}`),
     h('label', {class: 'toggle'}, box, ` differences from ${pinned === null ? 'the choice' : `sample ${details.ranks[pinned] + 1}`}`)),
   h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Samples by rank'}, h('table', {class: 'samples'},
     h('thead', {}, h('tr', {}, titles.map(column))),
-    body), button));
+    body), button), otherSamples(details));
+}
+
+const CUT_OFF = {length: 'truncated', content_filter: 'filtered'};  // by finish reason
+const cutOff = (reason) => CUT_OFF[reason] ?? null;
+const tag = (name) => h('span', {class: name === 'truncated' || name === 'filtered' ? 'tag cut-off' : 'tag'}, name);
+const answerOf = (answer) => answer === null ? h('span', {class: 'note'}, 'no answer') : prose('span', answer);
+
+// samples that were drawn, and could not win
+function otherSamples(details) {
+  if (!details.others) return null;
+  return h('div', {class: 'others'}, h('h3', {}, 'Not compared'), h('table', {},
+    h('thead', {}, h('tr', {}, ['Reason', 'Sample', 'Count'].map(column))),
+    h('tbody', {}, details.others.map(([text, n, reason]) => h('tr', {},
+      h('td', {}, tag(cutOff(reason) ?? (text.trim() ? 'another kind' : 'empty'))),
+      h('td', {class: 'sample'}, prose('span', text || '(empty)', {class: text ? null : 'empty-text'})),
+      h('td', {class: 'num'}, n > 1 ? `${plain(n)}×` : '1'))))));
 }
 
 function outputs(i, details, base) {

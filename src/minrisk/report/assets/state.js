@@ -1,7 +1,7 @@
 // The state of the view is in the address, so that a link leads to it.
 
 // v: view, s: measure to sort by, d: 1 if descending, q: search, f: system that the choice differs from,
-// r: range of a measure, i: segment, p: sample to compare with, o: 'plain' without differences
+// r: range of a measure, i: segment, p: sample to compare with, o: 'plain' or 'differences', if not the default
 const DEFAULTS = {v: 'segments', s: 'order', d: '1', q: '', f: '', r: '', i: '', p: '', o: ''};
 const state = {...DEFAULTS};
 const listeners = [];
@@ -16,6 +16,10 @@ function readAddress() {
   if (state.f && !others().includes(state.f)) state.f = '';
   if (!/^\d+$/.test(state.i) || Number(state.i) >= DATA.n) state.i = '';
 }
+
+// differences of wording are shown at once, unless samples are compared by their answers
+const showsDifferences = () => state.o === '' ? !DATA.is_vote : state.o !== 'plain';
+const withDifferencesShown = (shown) => ({o: shown === !DATA.is_vote ? '' : shown ? 'differences' : 'plain'});
 
 function address() {
   const found = new URLSearchParams();

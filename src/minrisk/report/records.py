@@ -1,0 +1,193 @@
+"""What records hold besides samples: how each of them ended, and the request of a server."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
+from minrisk._core.sample_columns import REFERENCE_COLUMNS
+from minrisk._core.sampler import INCOMPLETE
+from minrisk._core.segment import Segment
+from minrisk.io.jsonl import SAMPLE_FIELDS, SampleReader, id_of, show
+from minrisk.io.record import Record
+
+TRUNCATED = "length"  # a finish reason
+_OF_REFERENCES = {*REFERENCE_COLUMNS, "weights"}  # where there are references
+_REQUEST_TEXTS, _REQUEST_FLAGS = ("time", "model", "finish_reason"), ("passed_through", "abstained")
+_USAGE = ("prompt_tokens", "completion_tokens")
+RowAndDetails = tuple[dict[str, Any], dict[str, Any]]  # the row of the list, and the details
+
+
+@dataclass(frozen=True)
+class OtherSample:
+    """A sample that was drawn, and is no candidate."""
+
+    text: str
+    count: int
+    finish_reason: str | None
+
+
+@dataclass(frozen=True)
+class SampleFacts:
+    """What a record says of its samples besides their texts, in the order of the hypotheses."""
+
+    logprobs: Sequence[float] | None = None
+    finish_reasons: Sequence[str | None] | None = None
+    others: Sequence[OtherSample] = ()
+    dissent: int = 0  # samples among the others that count in a vote, for no answer
+
+
+@dataclass(frozen=True)
+class PageReader(SampleReader):
+    """Records with what a page shows of their samples, also where decoding does not use it.
+
+    Those of requests that failed or were passed through have a view at once, and no segment.
+    """
+
+    def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
+        if _has_no_choice(fields):
+            found = id_of(fields, record.index)
+            return record.replace(id=found, value=_unranked(fields, found), samples=())
+        fields, dropped = _without_dropped(fields)
+        logprobs, of_samples = fields.get("logprobs"), fields.get("sample_logprobs")
+        record = super().parse_fields(fields, record)
+        if record.segment is None:
+            return record
+        if record.segment.self_columns is None:
+            logprobs = of_samples  # the others are those of the references
+        size = len(record.segment.hypotheses)
+        uncompared = _other_samples(fields.get("uncompared"))
+        try:
+            return record.replace(value=SampleFacts(
+                None if logprobs is None else _checked(logprobs, size),
+                _reasons(fields, size), [*dropped, *uncompared],
+                sum(sample.count for sample in uncompared)))
+        except InputError as error:
+            return record.failed(error)
+
+    def _weights(self, fields: dict[str, Any], texts: list[Any],
+                 counts: list[int] | None = None) -> Floats | list[Any] | None:
+        if self.weighting.by == "auto":  # shown on the page: no warning that they are unused
+            fields = {name: value for name, value in fields.items() if name != "logprobs"}
+        return super()._weights(fields, texts, counts)
+
+
+def with_dissent(segment: Segment, count: int) -> Segment:
+    """The segment with so many samples that vote for no answer, as `serve` counts them."""
+    columns = segment.self_columns
+    if not count or columns is None:
+        return segment
+    own = segment.weights[columns]
+    size = len(segment.hypotheses)
+    larger = Segment([*segment.hypotheses, ""], None, segment.source, [*own, own.mean()],
+                     segment.index, [*segment.counts, count])
+    return larger.keep(np.arange(size))
+
+
+def request_of(fields: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What a record of `serve` says of its request; None for other records.
+
+    Values of other types than those that it writes are left out.
+    """
+    seconds = fields.get("seconds")
+    if not isinstance(seconds, dict):
+        return None
+    found = {name: fields[name] for name in _REQUEST_TEXTS if isinstance(fields.get(name), str)}
+    usage = fields.get("usage")
+    found |= {name: value for name, value in (usage if isinstance(usage, dict) else {}).items()
+              if name in _USAGE and _is_number(value)}
+    found["seconds"] = {name: value for name, value in seconds.items() if _is_number(value)}
+    return found | {name: True for name in _REQUEST_FLAGS if fields.get(name) is True}
+
+
+def shown_source(source: str | None, fields: Mapping[str, Any]) -> str | None:
+    """The input of the model: a source, a prompt, or the last message of a chat."""
+    if source is not None:
+        return source
+    prompt, messages = fields.get("prompt"), fields.get("messages")
+    if isinstance(prompt, str):
+        return prompt
+    last = messages[-1] if isinstance(messages, list) and messages else None
+    content = last.get("content") if isinstance(last, dict) else None
+    return content if isinstance(content, str) else None
+
+
+def _has_no_choice(fields: Mapping[str, Any]) -> bool:
+    """Whether a server passed the request through, or its page says that the request failed."""
+    if "samples" in fields:
+        return fields.get("passed_through") is True
+    return isinstance(fields.get("status"), int) and "error" in fields and "seconds" in fields
+
+
+def _unranked(fields: Mapping[str, Any], row_id: Any) -> RowAndDetails:
+    """The row and the details of a request without a choice: it failed, or was passed through."""
+    row: dict[str, Any] = {"id": row_id, "request": request_of(fields)}
+    if "error" in fields:
+        return row | {"error": str(fields["error"])}, {}
+    answers = _other_samples(fields)
+    texts, chosen = [answer.text for answer in answers], fields.get("chosen")
+    counts = [answer.count for answer in answers]
+    source = fields.get("source")
+    row |= {"source": shown_source(source if isinstance(source, str) else None, fields),
+            "text": chosen if isinstance(chosen, str) else "".join(texts[:1]), "count": 1,
+            "samples": sum(counts), "distinct": len(texts),
+            "truncated": sum(one.count for one in answers if one.finish_reason == TRUNCATED)}
+    return row, {"texts": texts, "ranks": [*range(len(texts))], "counts": counts,
+                 "finish": [answer.finish_reason for answer in answers]}
+
+
+def _other_samples(columns: Any) -> list[OtherSample]:
+    """The samples in columns, if these are as `serve` writes them; else none."""
+    found = columns if isinstance(columns, dict) else {}
+    texts, counts = _list_of(str, found.get("samples")), _list_of(int, found.get("counts"))
+    if texts is None or counts is None or len(texts) != len(counts):
+        return []
+    reasons = _reasons(found, len(texts)) or [None] * len(texts)
+    return [*map(OtherSample, texts, counts, reasons)]
+
+
+def _without_dropped(fields: dict[str, Any]) -> tuple[dict[str, Any], list[OtherSample]]:
+    """The fields without the samples that `minrisk answer` dropped, and these: its output lists
+    all samples, and it compares those that are finished.
+    """
+    reasons = fields.get("finish_reasons")
+    if not fields.get("dropped") or not isinstance(reasons, list):
+        return fields, []
+    kept = [row for row, reason in enumerate(reasons) if reason not in INCOMPLETE]
+    others = [other for other in _other_samples(fields) if other.finish_reason in INCOMPLETE]
+    if not kept or not others:
+        return fields, []
+    names = SAMPLE_FIELDS - (_OF_REFERENCES if fields.get("references") is not None else set())
+    return fields | {name: [fields[name][row] for row in kept] for name in names
+                     if isinstance(fields.get(name), list)
+                     and len(fields[name]) == len(reasons)}, others
+
+
+def _reasons(fields: Mapping[str, Any], count: int) -> list[str | None] | None:
+    found = _list_of(str | None, fields.get("finish_reasons"))
+    return found if found is not None and len(found) == count else None
+
+
+def _list_of(kind: Any, value: Any) -> list[Any] | None:
+    """The value, if it is a list of this type."""
+    is_one = isinstance(value, list) and all(isinstance(item, kind) for item in value)
+    return value if is_one else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _checked(logprobs: Any, count: int) -> list[float]:
+    if not isinstance(logprobs, list) or not all(
+            isinstance(value, int | float) for value in logprobs):
+        raise InputError(f"found logprobs {show(logprobs)}, wanted a list of numbers")
+    if len(logprobs) != count:
+        raise InputError(f"found {len(logprobs)} logprobs for {count} samples, wanted one each")
+    return logprobs
