@@ -93,7 +93,7 @@ class Pool(Generic[F]):
 
     def among_hypotheses(self) -> Pool[F]:
         """The pool with each hypothesis as a reference, with the same features."""
-        segment = Segment(self.segment.hypotheses, index=self.segment.index)
+        segment = Segment(self.segment.hypotheses, position=self.segment.position)
         is_own = self.segment.self_columns is not None  # given references have scores of their own
         return replace(self, segment=segment, ref_rows=self.hyp_rows,
                        matrix=self.matrix if is_own else ScoreMatrix())

@@ -86,7 +86,7 @@ def with_dissent(segment: Segment, count: int) -> Segment:
     own = segment.weights[columns]
     size = len(segment.hypotheses)
     larger = Segment([*segment.hypotheses, ""], None, segment.source, [*own, own.mean()],
-                     segment.index, [*segment.counts, count])
+                     segment.position, [*segment.counts, count])
     return larger.keep(np.arange(size))
 
 
