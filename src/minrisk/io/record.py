@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 from zlib import crc32
+
+import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, MinriskError, Wording, message_of
@@ -78,6 +80,14 @@ def segment_of(samples: Iterable[Sample], source: str | None, weighting: Weighti
         weights = others["counts"] if weights is None else weights
     return Segment(found["samples"], references, source, weights, index, found["counts"],
                    found.get("logprobs"), found.get("lengths"))
+
+
+def segment_among(samples: Sequence[Sample], others: Iterable[Sample], source: str | None,
+                  weighting: Weighting, index: int = 0) -> Segment:
+    """The segment of samples, among others that vote for no answer: these are blank references."""
+    dissent = [replace(other, text="") for other in others]
+    segment = segment_of([*samples, *dissent], source, weighting, index)
+    return segment.keep(np.arange(len(samples))) if dissent else segment
 
 
 @dataclass(slots=True)

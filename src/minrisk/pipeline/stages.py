@@ -21,8 +21,14 @@ from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric, concurrent_batches_of
 from minrisk._core.plugin_checks import check_rankings
 from minrisk._core.pool import Pool
-from minrisk._core.sampler import PartialError, Sample, Sampler, finished_samples
-from minrisk._core.segment import Ranking
+from minrisk._core.sampler import (
+    PartialError,
+    Sample,
+    Sampler,
+    finished_samples,
+    number_drawn,
+)
+from minrisk._core.segment import Ranking, Segment
 from minrisk._core.signature import signature
 from minrisk._core.strategy import (
     Strategy,
@@ -36,7 +42,16 @@ from minrisk._core.strategy import (
 )
 from minrisk.io.jsonl import source_of
 from minrisk.io.prompts import is_source
-from minrisk.io.record import AUTO, RawRecord, Reader, Record, Result, Weighting, segment_of
+from minrisk.io.record import (
+    AUTO,
+    RawRecord,
+    Reader,
+    Record,
+    Result,
+    Weighting,
+    segment_among,
+    segment_of,
+)
 from minrisk.io.writer import Writer
 from minrisk.pipeline.batches import OnError, in_batches, in_threads, is_finished
 
@@ -225,6 +240,7 @@ class SamplesToSegments:
 
     weighting: Weighting = AUTO
     prefer_finished: bool = False  # truncated samples are candidates only if all are truncated
+    is_vote: bool = False  # so that those that are no candidates vote for no answer
 
     def prepare(self) -> None:
         pass
@@ -236,14 +252,21 @@ class SamplesToSegments:
         if record.error is not None:
             return record
         try:
-            return record.replace(segment=segment_of(
-                self._candidates(record.samples or ()), source_of(dict(record.fields)),
-                self.weighting, record.index, record.reference_samples))
+            return record.replace(segment=self._segment(record))
         except InputError as error:
             return record.failed(error)
 
-    def _candidates(self, samples: Sequence[Sample]) -> Sequence[Sample]:
-        return finished_samples(samples) if self.prefer_finished else samples
+    def _segment(self, record: Record) -> Segment:
+        samples, source = record.samples or (), source_of(dict(record.fields))
+        found = finished_samples(samples) if self.prefer_finished else samples
+        if not self.is_vote or record.reference_samples is not None:
+            return segment_of(found, source, self.weighting, record.index,
+                              record.reference_samples)
+        others = [sample for sample in samples if sample not in found]
+        without_text = number_drawn(samples) - sum(sample.count for sample in samples)
+        if without_text and not self.weighting.by_logprobs:
+            others.append(Sample("", count=without_text))
+        return segment_among(found, others, source, self.weighting, record.index)
 
 
 @dataclass(frozen=True)

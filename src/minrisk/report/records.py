@@ -67,7 +67,7 @@ class PageReader(SampleReader):
             return record.replace(value=SampleFacts(
                 None if logprobs is None else _checked(logprobs, size),
                 _reasons(fields, size), [*dropped, *uncompared],
-                sum(sample.count for sample in uncompared)))
+                sum(sample.count for sample in (*dropped, *uncompared))))
         except InputError as error:
             return record.failed(error)
 

@@ -8,8 +8,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from minrisk._core.batch import Batch
 from minrisk._core.metric import AnyMetric
 from minrisk._core.sample_columns import columns
@@ -17,7 +15,7 @@ from minrisk._core.sampler import Sample
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import Strategy, loads_model
 from minrisk._core.vote import AnswerClasses, answer_of
-from minrisk.io.record import UNIFORM, Weighting, segment_of
+from minrisk.io.record import UNIFORM, Weighting, segment_among
 from minrisk.openai.choices import Choice
 from minrisk.server.candidates import TOOL_METRIC, Candidate, pool_of, read_candidates
 from minrisk.strategies.groups import Standard
@@ -137,15 +135,14 @@ def _segment(compared: Sequence[Candidate], voting: Sequence[Choice],
     """As `minrisk decode` would read it from a record of these samples, and how they weigh: by
     their counts where the upstream gave no log-probabilities.
 
-    Of the voting choices, those that are not compared vote for none: they are blank references.
+    Of the voting choices, those that are not compared vote for none.
     """
     known = {id(candidate.choice) for candidate in compared}
     samples = [candidate.sample for candidate in compared]
-    samples += [Sample("", logprob=choice.logprob, length=choice.length)
-                for choice in voting if id(choice) not in known]
-    weighting = comparison.weighting.or_uniform(columns(samples))
-    segment = segment_of(samples, comparison.source, weighting)
-    return segment.keep(np.flatnonzero([text != "" for text in segment.hypotheses])), weighting
+    others = [Sample("", logprob=choice.logprob, length=choice.length)
+              for choice in voting if id(choice) not in known]
+    weighting = comparison.weighting.or_uniform(columns([*samples, *others]))
+    return segment_among(samples, others, comparison.source, weighting), weighting
 
 
 @dataclass(frozen=True)

@@ -183,7 +183,8 @@ class TranslationOutput(ChoiceOutput):
         # the first pool samples, on GPUs if there are any; the second decodes the samples
         pools = [replace(config.pool(*sampling.stages(config, self.must_instruct)),
                          workers=self.sampling_workers),
-                 config.pool(SamplesToSegments(Weighting(self.weights), self.prefer_finished),
+                 config.pool(SamplesToSegments(Weighting(self.weights), self.prefer_finished,
+                                               strategy.metric.is_vote),
                              choose, last or config.write(self.writer()), gpus=False)]
         return sampling.job(
             pools,
