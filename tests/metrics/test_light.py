@@ -189,8 +189,10 @@ def test_the_answer_and_its_votes_are_details_of_the_choice(name):
     assert details(minrisk.ChrF(), minrisk.Segment(ANSWERS)) == {}
 
 
-def test_votes_of_gold_answers_are_details_too():
-    found = details(ExactMatch(r"#(\d)"), minrisk.Segment(ANSWERS, ["5"]))
+@NO_MATCH
+@pytest.mark.parametrize("name", ["exact-match:#(\\d)", "cached:exact-match:#(\\d)"])
+def test_votes_of_gold_answers_are_details_too(name):
+    found = details(METRICS.make(name), minrisk.Segment(ANSWERS, ["5"]))
     assert found == {"answer": "5", "votes": {"5": 1.0, "4": 0.0, "6": 0.0}}
 
 

@@ -138,22 +138,23 @@ class Pool(Generic[F]):
         """
         found = self.metric.details(self.segment, ranking)
         for metric, texts in self.metric.votes_among(self.texts):
-            vote = replace(self, metric=metric, texts=texts, source=None, tally=Tally(),
-                           matrix=ScoreMatrix())
-            found |= vote._votes(ranking.best)
+            found |= replace(self, metric=metric, texts=texts)._votes(ranking.best)
         return found
 
     def _votes(self, best: int) -> dict[str, Any]:
         """The answer of a hypothesis, and the shares of all references with each answer."""
-        distinct, inverse = self._distinct
-        answers = self.metric.answers(self.texts[distinct]) or [None] * distinct.size
-        firsts: dict[str, int] = {}  # the first hypothesis with each answer
-        for row, place in enumerate(inverse.tolist()):
-            if (answer := answers[place]) is not None:
-                firsts.setdefault(answer, row)
-        shares = self.keep(np.array([*firsts.values()], np.intp)).utility() if firsts else ()
-        votes = sorted(zip(firsts, map(float, shares), strict=True), key=lambda vote: -vote[1])
-        return {"answer": answers[inverse[best]], "votes": dict(votes[:_MAX_REPORTED_ANSWERS])}
+        columns, mass = self.distinct_references()
+        answers = self._answers(self.texts[self.hyp_rows])
+        theirs = self._answers(self.references(self.ref_rows[columns]))
+        votes = {answer: 0.0 for answer in answers if answer is not None}
+        for answer, share in zip(theirs, mass.tolist(), strict=True):
+            if answer in votes:
+                votes[answer] += share
+        most = sorted(votes.items(), key=lambda vote: -vote[1])[:_MAX_REPORTED_ANSWERS]
+        return {"answer": answers[best], "votes": dict(most)}
+
+    def _answers(self, texts: F) -> list[str | None]:
+        return self.metric.answers(texts) or [None] * len(texts)
 
     def references(self, rows: Ints) -> F:
         """The features of these rows of the texts in the place of references."""

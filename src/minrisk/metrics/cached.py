@@ -84,7 +84,11 @@ class Cached(WrapperMetric):
         return objects(map(_Given, refs)) if self.is_vote else refs
 
     def answers(self, features: Objects) -> list[str | None] | None:
-        return self.metric.answers(self.metric.features(list(features))) if self.is_vote else None
+        if not self.is_vote:
+            return None
+        found = self.metric.features(list(features))
+        are_given = len(features) and isinstance(features[0], _Given)
+        return self.metric.answers(self.metric.as_given(found) if are_given else found)
 
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
         """(H, R) scores from the cache; those that are missing are computed and added."""
