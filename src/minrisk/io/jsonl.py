@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError, Wording, brief
+from minrisk._core.errors import InputError, Wording, brief, warn
 from minrisk._core.segment import Segment
 from minrisk._core.weights import checked_logprobs, checked_numbers
 from minrisk.io.files import Input, text_of
@@ -112,7 +111,7 @@ class SampleReader:
         if self.weighting.by == "auto":
             # samples that were counted were drawn by the model: nobody expects them to be weighted
             if logprobs is not None and weights is None and counts is None:
-                warnings.warn(UNUSED_LOGPROBS, stacklevel=2)
+                warn(UNUSED_LOGPROBS)
             return weights
         if logprobs is None:
             raise InputError("found no logprobs, wanted them as weights of the references")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from minrisk._core.errors import InputError, UnusableError, Wording, needs_extra
+from minrisk._core.errors import InputError, UnusableError, Wording, needs_extra, warn
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.progress import report_progress
@@ -99,7 +98,7 @@ class CTranslate2(Sampler):
             if self.overlong == "error":
                 raise InputError(Wording("{message}; shorten it, or use overlong='cut'",
                                          message=message))
-            warnings.warn(f"{message}; it does not see the rest", stacklevel=4)
+            warn(f"{message}; it does not see the rest")
         return [*pieces[:_LIMIT - 1], _END]
 
     def _sample_jobs(self, jobs: Sequence[tuple[list[str], np.random.Generator]],

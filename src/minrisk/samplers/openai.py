@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-from minrisk._core.errors import InputError, MinriskError, UnusableError, Wording
+from minrisk._core.errors import InputError, MinriskError, UnusableError, Wording, warn
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.progress import report_progress
@@ -160,7 +159,7 @@ class Endpoint(ClientOptions, Sampler):
         return self._stream(requests, n, seed, max(1, -(-2 * self.concurrency // parts)))
 
     @asynccontextmanager
-    async def connect(self, note: Callable[[str], None] = warnings.warn,
+    async def connect(self, note: Callable[[str], None] = warn,
                       progress: Callable[[int, int], None] = lambda done, planned: None,
                       ) -> AsyncIterator[Connection]:
         """Connect, for asynchronous callers; learned capabilities of the server are kept."""

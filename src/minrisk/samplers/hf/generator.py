@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationConfig
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, warn
 from minrisk._core.sampler import Prompt, Sample
 from minrisk._torch.detokenizing import Detokenizer
 from minrisk._torch.device import choose_device, choose_dtype
@@ -116,8 +115,8 @@ class Generator:
         self._cut += sum(sample.count for sample in samples if sample.finish_reason == "length")
         if self._cut >= self._next_warning:
             self._next_warning = 10 ** len(str(self._cut))
-            warnings.warn(f"{self._cut:,} of {self._sampled:,} samples so far were cut at "
-                          f"max_tokens {self._limit}; raise it to see their ends", stacklevel=4)
+            warn(f"{self._cut:,} of {self._sampled:,} samples so far were cut at "
+                 f"max_tokens {self._limit}; raise it to see their ends")
 
     def _within_positions(self, limit: int) -> int:
         """The limit, which the model's number of positions bounds."""
