@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import minrisk
-from commands import run, write
+from commands import Result, run, write
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk.cli.decode import decode
 from minrisk.cli.fields import entries
@@ -58,16 +60,90 @@ def test_a_file_that_says_things_twice_or_without_end_is_told(tmp_path, content,
     assert message in told(tmp_path, content)
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    ("common: {hypotheses: a.txt, num_candidates: 4}\n",
+@pytest.mark.parametrize(("command", "content", "message"), [
+    ("validate", "common: {hypotheses: a.txt, num_candidates: 4}\n",
      "run.yaml: unknown key 'common.hypotheses'; here it is INPUT"),
-    ("common: {num_candidates: 4}\n", "here it is `num-candidates:` outside of any section"),
-    ("common: {decoder: mbr}\n", "here it is --strategy: standard (mbr), aggregate (aggregate"),
-    ("decoder: mbr\n", "run.yaml: unknown key 'decoder'; here it is --strategy"),
-    ("format: plain\n", "unknown value --format plain; here it is --format text"),
+    ("export", "common: {num_candidates: 4}\n", "here it is `num-candidates:` outside of any"),
+    ("validate", "common: {decoder: mbr}\n", "here it is --strategy: standard (mbr), aggregate"),
+    ("decode", "decoder: mbr\n", "run.yaml: unknown key 'decoder'; here it is --strategy"),
+    ("decode", "format: plain\n", "unknown value --format plain; here it is --format text"),
 ])
-def test_keys_of_mbrs_are_answered_with_ours(tmp_path, content, message):
-    assert message in told(tmp_path, content)
+def test_keys_of_mbrs_are_answered_with_ours(tmp_path, command, content, message):
+    assert message in told(tmp_path, content, command=command)
+
+
+LINES = ["the cat sat", "the cat sat down", "a cat sat", "dogs",
+         "a dog barked", "the dogs barked", "the dog barked", "barking"]
+
+
+def mbrs(tmp_path, content: str, *args: str) -> Result:
+    """`decode` with this file of mbrs, in which FOLDER is the one of the texts."""
+    (tmp_path / "hyps.txt").write_text("\n".join(LINES) + "\n")
+    (tmp_path / "run.yaml").write_text(content.replace("FOLDER", str(tmp_path)))
+    return run("decode", "--config", tmp_path / "run.yaml", *args)
+
+
+COMMON = """common:
+  hypotheses: FOLDER/hyps.txt
+  num_candidates: 4
+"""
+
+
+@pytest.mark.parametrize(("content", "flags"), [
+    (COMMON, "--metric bleu"),
+    (COMMON + """  references: FOLDER/hyps.txt
+  nbest: 2
+  output: "-"
+  report: "-"
+  report_format: tsv
+  decoder: mbr
+  metric: chrf
+  selector: nbest
+metric:
+  char_order: 4
+  num_workers: 8
+""", "--metric chrf --metric.order 4 --nbest 2"),
+    (COMMON + "  metric: ter\nmetric: {case_sensitive: true}\n",
+     "--metric ter --metric.case-sensitive"),
+    (COMMON + "  decoder: aggregate_mbr\nmetric: {lowercase: true}\n",
+     "--strategy aggregate --metric bleu --metric.lowercase"),
+    (COMMON + "  decoder: pruning_mbr\ndecoder:\n  sampling_scheduler: [2, 4]\n  alpha: 0.9\n"
+     "  num_bootstrap_samples: 50\n",
+     "--metric bleu --strategy prune --start 2 --alpha 0.9 --resamples 50"),
+    (COMMON + "  decoder: probabilistic_mbr\ndecoder: {reduction_factor: 2, rank: 3}\n",
+     "--metric bleu --strategy low-rank --budget 0.5 --factors 3"),
+])
+def test_a_file_of_mbrs_decodes_as_our_flags_do(tmp_path, content, flags):
+    found = mbrs(tmp_path, content, "--report", tmp_path / "file.json")
+    ours = run("decode", tmp_path / "hyps.txt", "-n", 4, "--format", "text",
+               *flags.split(), "--report", tmp_path / "flags.json")
+    assert found.code == ours.code == 0, found.err + ours.err
+    assert found.out == ours.out
+    signatures = [json.loads((tmp_path / name).read_text())["signatures"]
+                  for name in ("file.json", "flags.json")]
+    assert signatures[0] == signatures[1]
+    assert ("left out common.report_format, metric.num_workers," in found.err) == (
+        "report_format" in content)
+
+
+def test_the_command_line_wins_over_a_file_of_mbrs(tmp_path):
+    found = mbrs(tmp_path, COMMON + "  metric: chrf\n", "--format", "json", "--nbest", "1")
+    assert [len(record["nbest"]) for record in found.records] == [1, 1]
+
+
+def test_all_keys_of_mbrs_without_a_translation_are_told_at_once(tmp_path):
+    found = mbrs(tmp_path, COMMON + """  decoder: pruning_mbr
+  metric: bertscore
+  selector: diverse
+metric: {lang: en, idf: true, batch_size: 2}
+decoder: {sampling_scheduler: [8, 12]}
+""")
+    assert found.code == 2
+    for told_of in ("unknown key 'selector'; here it is --strategy diverse",
+                    "unknown key 'metric.lang'; there is none: name the --metric.model",
+                    "unknown key 'metric.idf-sents'; here it is --metric.idf FILE",
+                    "unknown key 'sampling-scheduler'; here it is --strategy prune --start S"):
+        assert told_of in found.err
 
 
 @pytest.mark.parametrize(("args", "message"), [

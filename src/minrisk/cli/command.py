@@ -90,7 +90,7 @@ class OptionsCommand(click.Command):
     def _add_component_options(self, ctx: click.Context, args: Sequence[str]) -> None:
         given = self._peek(ctx, args)
         path = given.get("config")
-        config = read_config(path) if path else Config()
+        config = read_config(path, self.name) if path else Config()
         ctx.meta[CONFIG] = config.path
         options, known = self._field_options(ctx), -1
         while known != len(options):  # an option of a component may name another one
@@ -98,9 +98,10 @@ class OptionsCommand(click.Command):
             self._find_components(ctx, config, given)
             options = self._field_options(ctx)
             given = self._peek(ctx, args)
-        for key in config.unknown(options):
-            hint = self._hint(f"--{key}", [option.flag for option in options])
-            raise InputError(f"{path}: unknown key {key!r}; {hint}see --help")
+        if keys := config.unknown(options):
+            flags = [option.flag for option in options]
+            told = (f"unknown key {key!r}; {self._hint(f'--{key}', flags)}" for key in keys)
+            raise InputError(f"{path}: {''.join(told)}see --help")
         ctx.default_map = config.default_map(options)
 
     def _find_components(self, ctx: click.Context, config: Config, given: Names) -> None:

@@ -23,6 +23,7 @@ OPTIONS = {
     "--metric.max-ngram-order": "--metric.order",
     "--metric.num-workers": "--threads",
     "--reduction-factor": "--strategy low-rank --budget B, the share of the pairs",
+    "--regularization-weight": "--strategy low-rank --ridge R, whose scale is another one",
     "--report-format": "--report FILE, which is JSON",
     "-w": "--report FILE, which is JSON",
     "--format plain": "--format text",
