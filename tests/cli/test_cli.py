@@ -164,6 +164,28 @@ def test_files_of_comet_mbr_work_as_they_are(texts, tmp_path):
     assert output.read_text() == "the cat sat on the mat\nyes\none\n"
 
 
+@pytest.mark.parametrize("command", ["decode", "export"])
+def test_a_limit_reads_the_first_segments_only(command, texts, tmp_path):
+    hyps, _ = texts
+    broken = write(tmp_path / "in.jsonl", {"source": "s", "samples": ["a"]}, "no JSON")
+    assert run(command, broken, "--limit", 1).code == 0
+    flags = ["-n", 2, "-s", texts[1]] if command == "export" else ["-n", 2, "--format", "text"]
+    whole = run(command, hyps, *flags)
+    assert run(command, hyps, *flags, "--limit", 2).out == "".join(
+        whole.out.splitlines(keepends=True)[:2])
+    assert run(command, hyps, *flags, "--limit", 99).out == whole.out
+    refused = run(command, broken, "--limit", 1, "-o", f"{tmp_path}/out/")
+    assert refused.code == 2
+    assert "--limit is for one output" in refused.err
+
+
+def test_a_run_with_another_limit_is_not_resumed(samples, tmp_path):
+    out = tmp_path / "out.jsonl"
+    assert run("decode", samples, "--limit", 2, "-o", out).code == 0
+    assert "limit" in run("decode", samples, "--limit", 1, "-o", out, "--resume").err
+    assert run("decode", samples, "--limit", 2, "-o", out, "--resume").code == 0
+
+
 def test_text_with_odd_separators_stays_whole():
     stdin = "a\u2028b\r\na\u2028b\x1c\n".encode()
     assert run("decode", "-n", 1, "--format", "text", stdin=stdin).out == "a\u2028b\na\u2028b\x1c\n"

@@ -25,6 +25,7 @@ from minrisk.evaluation.study import EXACT, Study, TrialResult, TrialResults
 from minrisk.evaluation.summary import summarise
 from minrisk.io.inputs import input_files
 from minrisk.io.jsonl import SampleReader
+from minrisk.tasks.corpus import LimitedReader
 from project import SUPPORT
 from small_metrics import Counting, Curved
 from tolerance import assert_close
@@ -72,7 +73,7 @@ def outcomes(trial_list, segment, metric=None, top=20):
 
 def test_a_reader_that_was_looked_at_is_sent_as_what_it_reads(tmp_path):
     path = write(tmp_path / "in.jsonl", *({"samples": [f"{n}", "x"]} for n in range(50)))
-    reader = PeekableReader(SampleReader(input_files([path])), limit=40)
+    reader = PeekableReader(LimitedReader(SampleReader(input_files([path])), 40))
     assert len(reader.typical()) < 40
     sent = pickle.loads(pickle.dumps(reader))
     for found in (reader, sent):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from minrisk._core.errors import InputError, Wording
@@ -26,6 +26,7 @@ from minrisk.io.record import Record, Weighting
 from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import Collect
 from minrisk.tasks.corpus import Corpus
+from minrisk.tasks.decoding import LIMIT_HELP
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class StudyScope(Options):
         "interval; unless given, 1% of what exact MBR gains over a random sample.")
     seed: int = flag(0, section="Method", metavar="S", ge=0, help="Seed of random choices.")
     limit: int | None = flag(None, section="Input", metavar="N", ge=1,
-                             help="Number of segments to read; all unless given.")
+                             help=LIMIT_HELP)
 
 
 class Validating:
@@ -49,10 +50,10 @@ class Validating:
     def __init__(self, corpus: Corpus, metric: AnyMetric, strategies: Sequence[str] | None,
                  scope: StudyScope, weighting: Weighting, note: Callable[[str], None],
                  further: Mapping[str, AnyMetric]) -> None:
-        self._corpus, self._scope = corpus, scope
+        self._corpus, self._scope = replace(corpus, limit=scope.limit), scope
         self._make_reader = partial(SampleReader, weighting=weighting)
-        self._whole = corpus.reader(self._make_reader, tuple(corpus.files), None)
-        self._reader = PeekableReader(self._whole, scope.limit)
+        self._whole = self._corpus.reader(self._make_reader, tuple(corpus.files), None)
+        self._reader = PeekableReader(self._whole)
         for name in strategies or ():
             STRATEGIES.get(name)  # raises InputError if there is none
         names = strategies
