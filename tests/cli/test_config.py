@@ -18,9 +18,11 @@ from minrisk.cli.other_tools import (
     SAMPLING_OPTIONS,
     SCORE_OPTIONS,
     SERVE_OPTIONS,
+    VALIDATE_OPTIONS,
 )
 from minrisk.cli.score import score
 from minrisk.cli.serve import serve
+from minrisk.cli.validate import validate
 from tolerance import assert_close
 
 # each line doubles the one before it: a kilobyte that stands for more than any memory holds
@@ -165,6 +167,8 @@ decoder: {sampling_scheduler: [8, 12]}
     ("--strategy mbr", "unknown strategy 'mbr'; here it is 'standard'"),
     ("--strategy pruning_mbr", "unknown strategy 'pruning_mbr'; here it is 'prune'"),
     ("--strategy probabilistic_mbr", "'probabilistic_mbr'; here it is 'low-rank'"),
+    ("--strategy aggregate-to-fine --top-k 20", "'--top-k'; here it is --keep, the hypotheses"),
+    ("--confidenc", "'--confidenc'; did you mean '--confidence'?"),
     ("--metric judge --base-url x", "'--base-url'; here it is --metric.endpoint"),
 ])
 def test_options_of_other_tools_are_answered_with_ours(tmp_path, args, message):
@@ -216,9 +220,10 @@ def test_every_option_that_a_hint_names_is_one_of_ours():
     known = {prefix + field.flag[2:]
              for registry, prefix in ((STRATEGIES, "--"), (SAMPLERS, "--"), (METRICS, "--metric."))
              for entry in entries(registry) for field in entry.fields}
-    known |= {name for command in (decode, score, serve) for option in command.params
+    known |= {name for command in (decode, score, serve, validate) for option in command.params
               for name in option.opts}
-    tables = (OPTIONS, SAMPLING_OPTIONS, SCORE_OPTIONS, SERVE_OPTIONS, NO_EQUIVALENT)
+    tables = (OPTIONS, SAMPLING_OPTIONS, SCORE_OPTIONS, SERVE_OPTIONS, VALIDATE_OPTIONS,
+              NO_EQUIVALENT)
     texts = [text for table in tables for text in table.values()]
     named = {word.rstrip(",:;") for text in texts for word in text.split()
              if word.startswith("--")}

@@ -155,8 +155,9 @@ class OptionsCommand(click.Command):
         if name.startswith(REFERENCES) and "--reference-samples" in flags and not any(
                 flag.startswith(REFERENCES) for flag in flags):
             return "it needs --reference-samples M; "
-        close = nearest(name, flags)
-        return f"did you mean {close!r}? " if close else ""
+        # without dashes, which would make all options alike
+        close = nearest(name.lstrip("-"), (flag.lstrip("-") for flag in flags))
+        return f"did you mean '--{close}'? " if close else ""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The options by section, without rarely used ones, which --help-all adds."""

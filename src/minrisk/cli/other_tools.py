@@ -42,6 +42,7 @@ OPTIONS = {
     "--qe-model": "--quality comet-kiwi:MODEL",
     "--method": f"--strategy: {_METHODS}",
     "--topk": "--keep",
+    "--top-k": "--keep, the hypotheses that the second stage of a strategy compares",
     "--utility": "--metric",
     "--coarse-utility": "--coarse",
     "--chrf-eps-smoothing": "--metric.eps-smoothing",
@@ -94,7 +95,9 @@ NO_EQUIVALENT = {
     "--length-penalty": "there is none",
     "--do-sample": "it is not needed: without --beams it samples",
 }
-_OF_COMMANDS = {"score": SCORE_OPTIONS, "serve": SERVE_OPTIONS} | dict.fromkeys(
+VALIDATE_OPTIONS = {"--top-k": "--top"}
+_OF_COMMANDS = {"score": SCORE_OPTIONS, "serve": SERVE_OPTIONS,
+                "validate": VALIDATE_OPTIONS} | dict.fromkeys(
     ("sample", "translate", "answer"), SAMPLING_OPTIONS)
 _SECTION = "--common."
 
