@@ -10,13 +10,14 @@ from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, flag
 from minrisk._core.registry import STRATEGIES
+from minrisk._core.strategy import Strategy
 from minrisk.evaluation.stages import (
     Evaluate,
     PeekableReader,
     TrialResultsWriter,
     read_trial_results,
 )
-from minrisk.evaluation.study import Study, TrialResults
+from minrisk.evaluation.study import LeftOut, Study, TrialResults
 from minrisk.evaluation.summary import summarise
 from minrisk.evaluation.validation import Validation
 from minrisk.io.files import Input
@@ -48,8 +49,8 @@ class Validating:
     """A study of segments, and the run that does it."""
 
     def __init__(self, corpus: Corpus, metric: AnyMetric, strategies: Sequence[str] | None,
-                 scope: StudyScope, weighting: Weighting, note: Callable[[str], None],
-                 further: Mapping[str, AnyMetric]) -> None:
+                 scope: StudyScope, weighting: Weighting, note: Callable[[LeftOut], None],
+                 further: Mapping[str, AnyMetric | Strategy]) -> None:
         self._corpus, self._scope = replace(corpus, limit=scope.limit), scope
         self._make_reader = partial(SampleReader, weighting=weighting)
         self._whole = self._corpus.reader(self._make_reader, tuple(corpus.files), None)
@@ -61,7 +62,7 @@ class Validating:
             other = [name for name, cls in STRATEGIES.installed()
                      if not getattr(cls, "approximates_standard", True)]
             names = [name for name in STRATEGIES.names() if name not in other]
-            note(f"without {', '.join(sorted(other))}: they do not approximate standard MBR")
+            note(LeftOut(sorted(other), "they do not approximate standard MBR"))
         self.study = Study(metric, self._reader.typical(), names, scope.top,
                            note if strategies is None else None,
                            seed=scope.seed, weights=str(weighting), **further)
