@@ -186,6 +186,17 @@ def test_a_run_with_another_limit_is_not_resumed(samples, tmp_path):
     assert run("decode", samples, "--limit", 2, "-o", out, "--resume").code == 0
 
 
+@pytest.mark.parametrize(("ids", "is_told"), [
+    ([1, None], True), ([None, 0], True), ([None, None], False), ([1, 0], False),
+    (["1", None], False), ([0, "a"], False),
+])
+def test_an_id_that_may_be_that_of_another_is_told(ids, is_told, tmp_path):
+    path = write(tmp_path / "in.jsonl", *({"samples": ["a"]} | ({} if own is None else {"id": own})
+                                          for own in ids))
+    result = run("decode", path)
+    assert result.err.count("may be the id of another") == is_told
+
+
 def test_text_with_odd_separators_stays_whole():
     stdin = "a\u2028b\r\na\u2028b\x1c\n".encode()
     assert run("decode", "-n", 1, "--format", "text", stdin=stdin).out == "a\u2028b\na\u2028b\x1c\n"
