@@ -195,6 +195,8 @@ def test_score_answers_options_of_sacrebleu_and_mbrs_with_its_own(tmp_path, args
     ("--do_sample", "'--do-sample'; it is not needed: without --beams it samples"),
     ("--length_penalty 1", "'--length-penalty'; there is none"),
     ("--api-key sk-secret", "'--api-key'; here it is the environment variable OPENAI_API_KEY"),
+    ("--sampler ct2 --model x --epsilon 0.1", "'--epsilon'; CTranslate2 truncates by --top-p and"),
+    ("--sampler openai --epsilon 0.1", "'--epsilon'; it belongs to sampler hf"),
     ("--api-key=sk-secret", "or another one that --key-variable names"),
 ])
 def test_commands_that_sample_answer_options_of_transformers_and_openai(tmp_path, args, message):

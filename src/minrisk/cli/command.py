@@ -100,7 +100,7 @@ class OptionsCommand(click.Command):
             given = self._peek(ctx, args)
         if keys := config.unknown(options):
             flags = [option.flag for option in options]
-            told = (f"unknown key {key!r}; {self._hint(f'--{key}', flags)}" for key in keys)
+            told = (f"unknown key {key!r}; {self._hint(ctx, f'--{key}', flags)}" for key in keys)
             raise InputError(f"{path}: {''.join(told)}see --help")
         ctx.default_map = config.default_map(options)
 
@@ -137,13 +137,16 @@ class OptionsCommand(click.Command):
         first = first.replace("_", "-") if first.startswith("--") else first
         names = dict.fromkeys([first, *(name for name in given if name not in (*known, "--"))])
         takes = "".join(f"{component.takes}; " for component in _components(ctx))
-        return InputError("".join(f"unknown option {name!r}; {self._hint(name, known)}"
+        return InputError("".join(f"unknown option {name!r}; {self._hint(ctx, name, known)}"
                                   for name in names)
-                          + ("" if any(self._hint(name, known) for name in names) else takes)
+                          + ("" if any(self._hint(ctx, name, known) for name in names) else takes)
                           + "see --help")
 
-    def _hint(self, name: str, known: Iterable[str]) -> str:
+    def _hint(self, ctx: click.Context, name: str, known: Iterable[str]) -> str:
         """A hint: the component that has the option, its name in minrisk, or the closest name."""
+        for component in _components(ctx):
+            if reason := (component.lacks or {}).get(name[2:].replace("-", "_")):
+                return f"{reason}; "
         owners = [f"{registry.kind} {entry.name}" for registry in self.registries
                   if registry is not METRICS for entry in entries(registry)
                   if name in (field.flag for field in entry.fields)]

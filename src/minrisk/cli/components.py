@@ -56,6 +56,7 @@ class Component:
     name: str
     options: tuple[ComponentOption, ...]
     is_default: bool = False  # not named by an option
+    lacks: Mapping[str, str] | None = None  # what to do without an option
 
     @property
     def label(self) -> str:
@@ -247,8 +248,9 @@ class SamplerOptions(ComponentOptions):
 
 def sampler_component(name: str, without: Sequence[str], is_default: bool) -> Component:
     """A sampler whose fields have options, but for those that the command has itself."""
-    options = _options("sampler", fields_of(SAMPLERS.get(name)), without)
-    return Component("sampler", name, options, is_default)
+    cls = SAMPLERS.get(name)
+    options = _options("sampler", fields_of(cls), without)
+    return Component("sampler", name, options, is_default, getattr(cls, "lacks", None))
 
 
 def _reference_sampler(name: str) -> Component:

@@ -41,6 +41,7 @@ class CTranslate2(Sampler):
 
     A sample's `logprob` is its log-probability under the whole model, before temperature and
     truncation; its tokens are those of the model's vocabulary, without the one that ends the text.
+    CTranslate2 has no epsilon sampling: take top_p or top_k, or the sampler "hf".
     The samples of a prompt depend on the seed, its index and n, and not on its batch.
 
     Args:
@@ -66,6 +67,10 @@ class CTranslate2(Sampler):
     name: ClassVar[str] = "ct2"
     cost: ClassVar[str] = "n runs of the model, in batches"
     is_random: ClassVar[bool] = True
+
+    lacks: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("epsilon", "eta", "min_p"), "CTranslate2 truncates by --top-p and --top-k only; take one "
+        "of these, or --sampler hf")
 
     model: str = option(help="folder that ct2-transformers-converter wrote")
     temperature: float = option(1.0, gt=0, help="divisor of the logits; below 1 sharpens")
