@@ -123,7 +123,7 @@ def _fetch(get: Callable[..., T], name: str, what: str, hint: str) -> T:
     if not _may_be_on_hub(name):
         raise InputError(f"{name}: its {what} cannot be read: {short_error(reason)}; "
                          f"{hint}") from None
-    _reach_hub(name)
+    _reach_hub(name, "" if hint == _HINT else f"; {hint}")
     try:
         with unattended():
             return get()
@@ -139,7 +139,7 @@ def _may_be_on_hub(name: str) -> bool:
         name)
 
 
-def _reach_hub(name: str) -> None:
+def _reach_hub(name: str, advice: str) -> None:
     """One short request, for the hub's own library tries a hub that is away for half a minute."""
     from huggingface_hub import constants
     from huggingface_hub.utils import get_session
@@ -153,7 +153,7 @@ def _reach_hub(name: str) -> None:
             f"{name}: there is no such folder, the local cache ({constants.HF_HUB_CACHE}) does not "
             f"have it, and the hub ({constants.ENDPOINT}) cannot be reached: {short_error(error)}; "
             "give a local folder with the model's files, or a mirror of the hub by the "
-            "environment variable HF_ENDPOINT") from None
+            f"environment variable HF_ENDPOINT{advice}") from None
     warn(f"downloading {name} from the Hugging Face hub to the local cache, unless it is there")
 
 
