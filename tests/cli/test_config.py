@@ -195,7 +195,7 @@ def test_score_answers_options_of_sacrebleu_and_mbrs_with_its_own(tmp_path, args
     ("--do_sample", "'--do-sample'; it is not needed: without --beams it samples"),
     ("--length_penalty 1", "'--length-penalty'; there is none"),
     ("--api-key sk-secret", "'--api-key'; here it is the environment variable OPENAI_API_KEY"),
-    ("--sampler ct2 --model x --epsilon 0.1", "'--epsilon'; CTranslate2 truncates by --top-p and"),
+    ("--sampler ct2 --model x --epsilon 0.1", "'--epsilon'; CTranslate2 truncates by top_p and"),
     ("--sampler openai --epsilon 0.1", "'--epsilon'; it belongs to sampler hf"),
     ("--api-key=sk-secret", "or another one that --key-variable names"),
 ])
@@ -262,9 +262,10 @@ def test_options_of_a_metric_or_strategy_in_a_file_count_unless_a_flag_does(
         tmp_path, content, flags, shown):
     samples = write(tmp_path / "in.jsonl", {"samples": ["a", "b"]})
     (tmp_path / "run.yaml").write_text(content)
-    result = run("decode", samples, "--config", tmp_path / "run.yaml", *flags)
+    result = run("decode", samples, "--config", tmp_path / "run.yaml", *flags,
+                 "--report", tmp_path / "report.json")
     assert result.code == 0, result.err
-    assert f"{shown}|" in result.err
+    assert f"{shown}|" in json.loads((tmp_path / "report.json").read_text())["signatures"][0]
 
 
 def test_several_values_in_a_file_are_a_list(tmp_path):

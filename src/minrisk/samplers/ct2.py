@@ -69,8 +69,8 @@ class CTranslate2(Sampler):
     is_random: ClassVar[bool] = True
 
     lacks: ClassVar[dict[str, str]] = dict.fromkeys(
-        ("epsilon", "eta", "min_p"), "CTranslate2 truncates by --top-p and --top-k only; take one "
-        "of these, or --sampler hf")
+        ("epsilon", "eta", "min_p"), "CTranslate2 truncates by top_p and top_k only; take one of "
+        "these, or the sampler hf")
 
     model: str = option(help="folder that ct2-transformers-converter wrote")
     temperature: float = option(1.0, gt=0, help="divisor of the logits; below 1 sharpens")
