@@ -196,6 +196,8 @@ def test_score_answers_options_of_sacrebleu_and_mbrs_with_its_own(tmp_path, args
     ("--length_penalty 1", "'--length-penalty'; there is none"),
     ("--api-key sk-secret", "'--api-key'; here it is the environment variable OPENAI_API_KEY"),
     ("--sampler ct2 --model x --epsilon 0.1", "'--epsilon'; CTranslate2 truncates by top_p and"),
+    ("-n 4", "needs --model TEXT: hub name or folder of the model; for a model of a server, also "
+     "--endpoint URL"),
     ("--sampler openai --epsilon 0.1", "'--epsilon'; it belongs to sampler hf"),
     ("--api-key=sk-secret", "or another one that --key-variable names"),
 ])

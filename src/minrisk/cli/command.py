@@ -224,8 +224,10 @@ def _check_required(ctx: click.Context) -> None:
     for component in _components(ctx):
         for option in component.options:
             if option.field.required and ctx.params[option.name] is None:
+                is_implied = component.kind == "sampler" and component.is_default
                 raise InputError(f"{component.label} needs {option.flag} {option.shown_metavar}: "
-                                 f"{option.field.help}")
+                                 f"{option.field.help}"
+                                 + "; for a model of a server, also --endpoint URL" * is_implied)
 
 
 def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
