@@ -257,6 +257,15 @@ def test_a_block_of_a_page_is_replaced_and_the_rest_stays():
     assert found.endswith("\n\nafter\n")
 
 
+def test_a_line_for_readers_of_a_checkout_is_not_in_the_manual():
+    assert REFERENCE.written("```{exit-codes}\n# a note\n```\n") == REFERENCE.written(
+        "```{exit-codes}\n```\n")
+    blocks = [found[0] for page in (DOCS / "reference").glob("*.md")
+              for found in REFERENCE.BLOCK.finditer(page.read_text(encoding="utf-8"))]
+    assert blocks
+    assert [block for block in blocks if "\n# " not in block] == []
+
+
 @pytest.mark.parametrize("registry", [METRICS, STRATEGIES, SAMPLERS], ids=lambda one: one.kind)
 def test_every_component_declares_its_cost_and_papers_that_are_listed(registry):
     listed = (DOCS / "reference" / "papers.md").read_text(encoding="utf-8")

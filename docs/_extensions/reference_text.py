@@ -233,5 +233,13 @@ BLOCK = re.compile(rf"^```\{{({'|'.join(WRITERS)})\}}(.*)\n((?:.*\n)*?)```$", fl
 
 
 def written(text: str) -> str:
-    """A page in which each block is replaced by what is written from the code."""
-    return BLOCK.sub(lambda m: WRITERS[m[1]](*m[2].split(), *m[3].split()), text)
+    """A page in which each block is replaced by what is written from the code.
+
+    Lines that begin with # are for readers of the page in a checkout.
+    """
+    def block(found: re.Match[str]) -> str:
+        names = [name for line in found[3].splitlines() if not line.startswith("#")
+                 for name in line.split()]
+        return WRITERS[found[1]](*found[2].split(), *names)
+
+    return BLOCK.sub(block, text)

@@ -60,9 +60,20 @@ def test_decode_says_what_the_library_says(samples):
 
 def test_the_signature_and_a_summary_are_on_standard_error(samples):
     result = run("decode", samples)
-    expected = minrisk.signature(minrisk.make_strategy("standard"), weights="auto")
-    assert f"minrisk: {expected}\n" in result.err
+    assert f"minrisk: strategy:standard|metric:chrf|version:{minrisk.__version__}\n" in result.err
     assert "3 segments, " in result.err
+
+
+def test_the_line_of_a_run_has_what_is_not_the_default_and_its_report_all(samples, tmp_path):
+    report = tmp_path / "report.json"
+    result = run("decode", samples, "--strategy", "aggregate", "--groups", 2, "--metric", "chrf",
+                 "--metric.order", 6, "--weights", "uniform", "--report", report)
+    first, *_ = result.err.splitlines()
+    assert first == ("minrisk: strategy:aggregate|metric:chrf|groups:2|weights:uniform|"
+                     f"version:{minrisk.__version__}")
+    [whole] = json.loads(report.read_text())["signatures"]
+    assert whole == minrisk.signature(minrisk.Aggregate("chrf", 2), weights="uniform")
+    assert "|metric.order:6|" in whole
 
 
 def test_a_quiet_demonstration_shows_no_progress():
@@ -164,6 +175,39 @@ def test_files_of_comet_mbr_work_as_they_are(texts, tmp_path):
     assert output.read_text() == "the cat sat on the mat\nyes\none\n"
 
 
+@pytest.mark.parametrize("command", ["decode", "export"])
+def test_a_limit_reads_the_first_segments_only(command, texts, tmp_path):
+    hyps, _ = texts
+    broken = write(tmp_path / "in.jsonl", {"source": "s", "samples": ["a"]}, "no JSON")
+    assert run(command, broken, "--limit", 1).code == 0
+    flags = ["-n", 2, "-s", texts[1]] if command == "export" else ["-n", 2, "--format", "text"]
+    whole = run(command, hyps, *flags)
+    assert run(command, hyps, *flags, "--limit", 2).out == "".join(
+        whole.out.splitlines(keepends=True)[:2])
+    assert run(command, hyps, *flags, "--limit", 99).out == whole.out
+    refused = run(command, broken, "--limit", 1, "-o", f"{tmp_path}/out/")
+    assert refused.code == 2
+    assert "--limit is for one output" in refused.err
+
+
+def test_a_run_with_another_limit_is_not_resumed(samples, tmp_path):
+    out = tmp_path / "out.jsonl"
+    assert run("decode", samples, "--limit", 2, "-o", out).code == 0
+    assert "limit" in run("decode", samples, "--limit", 1, "-o", out, "--resume").err
+    assert run("decode", samples, "--limit", 2, "-o", out, "--resume").code == 0
+
+
+@pytest.mark.parametrize(("ids", "is_told"), [
+    ([1, None], True), ([None, 0], True), ([None, None], False), ([1, 0], False),
+    (["1", None], False), ([0, "a"], False),
+])
+def test_an_id_that_may_be_that_of_another_is_told(ids, is_told, tmp_path):
+    path = write(tmp_path / "in.jsonl", *({"samples": ["a"]} | ({} if own is None else {"id": own})
+                                          for own in ids))
+    result = run("decode", path)
+    assert result.err.count("may be the id of another") == is_told
+
+
 def test_text_with_odd_separators_stays_whole():
     stdin = "a\u2028b\r\na\u2028b\x1c\n".encode()
     assert run("decode", "-n", 1, "--format", "text", stdin=stdin).out == "a\u2028b\na\u2028b\x1c\n"
@@ -203,7 +247,6 @@ def test_the_command_line_wins_over_the_configuration(samples, tmp_path):
 
 @pytest.mark.parametrize(("flags", "shown"), [
     (["--contiguous"], "contiguous:yes"),
-    (["--no-contiguous"], "contiguous:no"),
     (["--metric.eps_smoothing"], "metric.eps_smoothing:yes"),
     (["--metric.beta", "1"], "metric.beta:1.0"),
     (["--seed", "7"], "seed:7"),
@@ -218,8 +261,7 @@ def test_flags_fill_the_fields_of_the_dataclasses(samples, flags, shown):
 def test_a_second_metric_has_options_of_its_own(samples):
     result = run("decode", samples, "--strategy", "coarse-to-fine", "--coarse", "chrf",
                  "--coarse.order", "2", "--keep", "2")
-    assert "|metric.order:6|" in result.err
-    assert "|coarse:chrf|coarse.order:2|" in result.err
+    assert "|metric:chrf|coarse:chrf|coarse.order:2|" in result.err
 
 
 def test_a_seed_repeats_a_run_and_another_changes_it(tmp_path):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import minrisk
-from commands import run, write
+from commands import Result, run, write
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk.cli.decode import decode
 from minrisk.cli.fields import entries
@@ -16,9 +18,11 @@ from minrisk.cli.other_tools import (
     SAMPLING_OPTIONS,
     SCORE_OPTIONS,
     SERVE_OPTIONS,
+    VALIDATE_OPTIONS,
 )
 from minrisk.cli.score import score
 from minrisk.cli.serve import serve
+from minrisk.cli.validate import validate
 from tolerance import assert_close
 
 # each line doubles the one before it: a kilobyte that stands for more than any memory holds
@@ -58,16 +62,90 @@ def test_a_file_that_says_things_twice_or_without_end_is_told(tmp_path, content,
     assert message in told(tmp_path, content)
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    ("common: {hypotheses: a.txt, num_candidates: 4}\n",
+@pytest.mark.parametrize(("command", "content", "message"), [
+    ("validate", "common: {hypotheses: a.txt, num_candidates: 4}\n",
      "run.yaml: unknown key 'common.hypotheses'; here it is INPUT"),
-    ("common: {num_candidates: 4}\n", "here it is `num-candidates:` outside of any section"),
-    ("common: {decoder: mbr}\n", "here it is --strategy: standard (mbr), aggregate (aggregate"),
-    ("decoder: mbr\n", "run.yaml: unknown key 'decoder'; here it is --strategy"),
-    ("format: plain\n", "unknown value --format plain; here it is --format text"),
+    ("export", "common: {num_candidates: 4}\n", "here it is `num-candidates:` outside of any"),
+    ("validate", "common: {decoder: mbr}\n", "here it is --strategy: standard (mbr), aggregate"),
+    ("decode", "decoder: mbr\n", "run.yaml: unknown key 'decoder'; here it is --strategy"),
+    ("decode", "format: plain\n", "unknown value --format plain; here it is --format text"),
 ])
-def test_keys_of_mbrs_are_answered_with_ours(tmp_path, content, message):
-    assert message in told(tmp_path, content)
+def test_keys_of_mbrs_are_answered_with_ours(tmp_path, command, content, message):
+    assert message in told(tmp_path, content, command=command)
+
+
+LINES = ["the cat sat", "the cat sat down", "a cat sat", "dogs",
+         "a dog barked", "the dogs barked", "the dog barked", "barking"]
+
+
+def mbrs(tmp_path, content: str, *args: str) -> Result:
+    """`decode` with this file of mbrs, in which FOLDER is the one of the texts."""
+    (tmp_path / "hyps.txt").write_text("\n".join(LINES) + "\n")
+    (tmp_path / "run.yaml").write_text(content.replace("FOLDER", str(tmp_path)))
+    return run("decode", "--config", tmp_path / "run.yaml", *args)
+
+
+COMMON = """common:
+  hypotheses: FOLDER/hyps.txt
+  num_candidates: 4
+"""
+
+
+@pytest.mark.parametrize(("content", "flags"), [
+    (COMMON, "--metric bleu"),
+    (COMMON + """  references: FOLDER/hyps.txt
+  nbest: 2
+  output: "-"
+  report: "-"
+  report_format: tsv
+  decoder: mbr
+  metric: chrf
+  selector: nbest
+metric:
+  char_order: 4
+  num_workers: 8
+""", "--metric chrf --metric.order 4 --nbest 2"),
+    (COMMON + "  metric: ter\nmetric: {case_sensitive: true}\n",
+     "--metric ter --metric.case-sensitive"),
+    (COMMON + "  decoder: aggregate_mbr\nmetric: {lowercase: true}\n",
+     "--strategy aggregate --metric bleu --metric.lowercase"),
+    (COMMON + "  decoder: pruning_mbr\ndecoder:\n  sampling_scheduler: [2, 4]\n  alpha: 0.9\n"
+     "  num_bootstrap_samples: 50\n",
+     "--metric bleu --strategy prune --start 2 --alpha 0.9 --resamples 50"),
+    (COMMON + "  decoder: probabilistic_mbr\ndecoder: {reduction_factor: 2, rank: 3}\n",
+     "--metric bleu --strategy low-rank --budget 0.5 --factors 3"),
+])
+def test_a_file_of_mbrs_decodes_as_our_flags_do(tmp_path, content, flags):
+    found = mbrs(tmp_path, content, "--report", tmp_path / "file.json")
+    ours = run("decode", tmp_path / "hyps.txt", "-n", 4, "--format", "text",
+               *flags.split(), "--report", tmp_path / "flags.json")
+    assert found.code == ours.code == 0, found.err + ours.err
+    assert found.out == ours.out
+    signatures = [json.loads((tmp_path / name).read_text())["signatures"]
+                  for name in ("file.json", "flags.json")]
+    assert signatures[0] == signatures[1]
+    assert ("left out common.report_format, metric.num_workers," in found.err) == (
+        "report_format" in content)
+
+
+def test_the_command_line_wins_over_a_file_of_mbrs(tmp_path):
+    found = mbrs(tmp_path, COMMON + "  metric: chrf\n", "--format", "json", "--nbest", "1")
+    assert [len(record["nbest"]) for record in found.records] == [1, 1]
+
+
+def test_all_keys_of_mbrs_without_a_translation_are_told_at_once(tmp_path):
+    found = mbrs(tmp_path, COMMON + """  decoder: pruning_mbr
+  metric: bertscore
+  selector: diverse
+metric: {lang: en, idf: true, batch_size: 2}
+decoder: {sampling_scheduler: [8, 12]}
+""")
+    assert found.code == 2
+    for told_of in ("unknown key 'selector'; here it is --strategy diverse",
+                    "unknown key 'metric.lang'; there is none: name the --metric.model",
+                    "unknown key 'metric.idf-sents'; here it is --metric.idf FILE",
+                    "unknown key 'sampling-scheduler'; here it is --strategy prune --start S"):
+        assert told_of in found.err
 
 
 @pytest.mark.parametrize(("args", "message"), [
@@ -89,6 +167,8 @@ def test_keys_of_mbrs_are_answered_with_ours(tmp_path, content, message):
     ("--strategy mbr", "unknown strategy 'mbr'; here it is 'standard'"),
     ("--strategy pruning_mbr", "unknown strategy 'pruning_mbr'; here it is 'prune'"),
     ("--strategy probabilistic_mbr", "'probabilistic_mbr'; here it is 'low-rank'"),
+    ("--strategy aggregate-to-fine --top-k 20", "'--top-k'; here it is --keep, the hypotheses"),
+    ("--confidenc", "'--confidenc'; did you mean '--confidence'?"),
     ("--metric judge --base-url x", "'--base-url'; here it is --metric.endpoint"),
 ])
 def test_options_of_other_tools_are_answered_with_ours(tmp_path, args, message):
@@ -115,6 +195,10 @@ def test_score_answers_options_of_sacrebleu_and_mbrs_with_its_own(tmp_path, args
     ("--do_sample", "'--do-sample'; it is not needed: without --beams it samples"),
     ("--length_penalty 1", "'--length-penalty'; there is none"),
     ("--api-key sk-secret", "'--api-key'; here it is the environment variable OPENAI_API_KEY"),
+    ("--sampler ct2 --model x --epsilon 0.1", "'--epsilon'; CTranslate2 truncates by top_p and"),
+    ("-n 4", "needs --model TEXT: hub name or folder of the model; for a model of a server, also "
+     "--endpoint URL"),
+    ("--sampler openai --epsilon 0.1", "'--epsilon'; it belongs to sampler hf"),
     ("--api-key=sk-secret", "or another one that --key-variable names"),
 ])
 def test_commands_that_sample_answer_options_of_transformers_and_openai(tmp_path, args, message):
@@ -140,9 +224,10 @@ def test_every_option_that_a_hint_names_is_one_of_ours():
     known = {prefix + field.flag[2:]
              for registry, prefix in ((STRATEGIES, "--"), (SAMPLERS, "--"), (METRICS, "--metric."))
              for entry in entries(registry) for field in entry.fields}
-    known |= {name for command in (decode, score, serve) for option in command.params
+    known |= {name for command in (decode, score, serve, validate) for option in command.params
               for name in option.opts}
-    tables = (OPTIONS, SAMPLING_OPTIONS, SCORE_OPTIONS, SERVE_OPTIONS, NO_EQUIVALENT)
+    tables = (OPTIONS, SAMPLING_OPTIONS, SCORE_OPTIONS, SERVE_OPTIONS, VALIDATE_OPTIONS,
+              NO_EQUIVALENT)
     texts = [text for table in tables for text in table.values()]
     named = {word.rstrip(",:;") for text in texts for word in text.split()
              if word.startswith("--")}
@@ -179,9 +264,10 @@ def test_options_of_a_metric_or_strategy_in_a_file_count_unless_a_flag_does(
         tmp_path, content, flags, shown):
     samples = write(tmp_path / "in.jsonl", {"samples": ["a", "b"]})
     (tmp_path / "run.yaml").write_text(content)
-    result = run("decode", samples, "--config", tmp_path / "run.yaml", *flags)
+    result = run("decode", samples, "--config", tmp_path / "run.yaml", *flags,
+                 "--report", tmp_path / "report.json")
     assert result.code == 0, result.err
-    assert f"{shown}|" in result.err
+    assert f"{shown}|" in json.loads((tmp_path / "report.json").read_text())["signatures"][0]
 
 
 def test_several_values_in_a_file_are_a_list(tmp_path):

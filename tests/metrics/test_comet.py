@@ -434,6 +434,26 @@ def test_a_model_in_the_hub_cache_needs_no_network(tmp_path):
     assert done.stdout.strip() == "2", done.stderr
 
 
+def test_models_of_unbabel_have_short_names(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    in_cache(tmp_path, "Unbabel/wmt20-comet-da", CHECKPOINTS / ONE)
+    own, found = comet(), comet(model="wmt20-comet-da")
+    assert_close(found.scores(*grid(found)), own.scores(*grid(own)))
+
+
+def test_a_hub_that_is_away_is_told_with_what_was_tried(tmp_path, monkeypatch):
+    for name, value in {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": False,
+                        "ENDPOINT": "http://127.0.0.1:1"}.items():
+        monkeypatch.setattr(f"huggingface_hub.constants.{name}", value)
+    from huggingface_hub.utils import close_session
+
+    close_session()  # which knows whether it is offline since it was made
+    with pytest.raises(minrisk.InputError, match=r"the hub \(http://127.0.0.1:1\) cannot be "
+                       "reached: .*; give a local folder"):
+        comet(model="owner/model").features(["a"])
+    close_session()
+
+
 def in_cache(cache: Path, name: str, files: Path) -> None:
     folder = cache / f"models--{name.replace('/', '--')}"
     shutil.copytree(files, folder / "snapshots" / ("0" * 40))
@@ -577,7 +597,7 @@ def test_a_broken_checkpoint_is_told_and_never_executed(kind, tmp_path):
 
 
 @pytest.mark.parametrize(("model", "message"), [
-    ("nowhere", "no such file or folder"), ("owner/absent", "neither in the local cache"),
+    ("nowhere", "no such file or folder"), ("owner/absent", "neither the local cache nor"),
     ("/nowhere/at/all", "no such file or folder"), (".", "found neither"),
     (str(CHECKPOINTS / "unified"), "reads source, hypothesis and reference together")])
 def test_a_model_that_cannot_be_used_is_told(model, message):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from minrisk._core.groups import Groups
 from minrisk._core.progress import progress_listener
 from minrisk.metrics.comet import numpy_scorer
 from minrisk.metrics.comet.numpy_scorer import mean_distance
-from minrisk.metrics.mqm import MQM
+from minrisk.metrics.mqm import MQM, loading
 from minrisk.testing import cases, check_metric, check_strategy
 from project import ROOT
 from tolerance import SINGLE, assert_close
@@ -32,6 +34,17 @@ TEXTS = ["Die Katze saß auf der Matte.", "Eine Katze sitzt auf einer Matte.", "
 MASS = np.array([1.0, 2.0, 0.0, 4.0, 1.0, 3.0]) / 11
 GROUPS = Groups(np.array([0, 1, 1, 0, 1, 0]), MASS)
 NUMBERS = st.floats(-3, 3, width=32)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="drivers have files on Linux")
+@pytest.mark.parametrize(("pattern", "chosen"), [("/nowhere/*", "numpy"), ("/", "cuda")])
+def test_torch_is_imported_only_where_there_may_be_a_gpu(pattern, chosen, monkeypatch):
+    torch = ModuleType("torch")
+    torch.__spec__ = ModuleSpec("torch", None)
+    torch.cuda = SimpleNamespace(is_available=lambda: True)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setattr(loading, "_GPU_FILES", (pattern,))
+    assert loading._best() == chosen
 
 
 def features(metric):

@@ -222,7 +222,7 @@ ODD = {"message": {"content": None}, "finish_reason": "\x1b[31mabort"}
 
 
 @pytest.mark.parametrize(("choice", "problem"), [
-    (CUT, "1 cut at max_tokens=512 before any text"), (REFUSAL, "1 refusals"),
+    (CUT, "1 cut at max_tokens=2048 before any text"), (REFUSAL, "1 refusals"),
     (TOOL, "1 tool calls"), (FILTERED, "1 stopped by a content filter"),
     (NOTHING, "1 without text"), (ODD, r"1 without text \(finish_reason '\\x1b")])
 def test_an_answer_without_text_costs_no_other_and_is_not_asked_for_again(server, choice, problem):
@@ -234,9 +234,9 @@ def test_an_answer_without_text_costs_no_other_and_is_not_asked_for_again(server
 
 
 @pytest.mark.parametrize(("changes", "reason"), [
-    ([CUT], "all 4 answers were cut at max_tokens=512 before any text; raise max_tokens"),
+    ([CUT], "all 4 answers were cut at max_tokens=2048 before any text; raise max_tokens"),
     ([REFUSAL], "all 4 answers were refusals"), ([TOOL], "all 4 answers were tool calls"),
-    ([CUT, CUT, CUT, REFUSAL], "no text in 4 answers: 3 cut at max_tokens=512 before any text, "
+    ([CUT, CUT, CUT, REFUSAL], "no text in 4 answers: 3 cut at max_tokens=2048 before any text, "
      "1 refusals; raise max_tokens")])
 def test_a_prompt_without_any_text_fails_and_says_why(server, changes, reason):
     server.script = [altered(*changes)]
@@ -251,7 +251,7 @@ def test_an_empty_text_that_is_finished_is_a_sample(server):
     assert texts(sampler(server).sample(["one"], 2)[0]) == ["", ""]
 
 
-@pytest.mark.filterwarnings("ignore:some samples were cut")
+@pytest.mark.filterwarnings("ignore:.* samples so far were cut")
 def test_why_a_sample_ended_is_recorded(server):
     server.always = altered({}, {"finish_reason": "length"}, {"finish_reason": "content_filter"})
     [samples] = sampler(server, per_request=3).sample(["one"], 3)
@@ -266,7 +266,7 @@ def test_samples_that_were_cut_can_be_left_out(server):
         [samples] = strict.sample(["one"], 3)
     assert [sample.finish_reason for sample in samples] == ["stop"]
     server.always = altered({"finish_reason": "length"})
-    with pytest.raises(InputError, match="all 2 answers were cut at max_tokens=512; raise max_tok"):
+    with pytest.raises(InputError, match="all 2 answers were cut at max_tokens=2048; raise max"):
         sampler(server, drop_truncated=True).sample(["one"], 2)
 
 

@@ -388,8 +388,12 @@ def test_http_can_only_be_read(inputs, work):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/out/"
         result = run("decode", f"{inputs}/*", "-o", url)
+        absent = run("decode", f"{url}absent.jsonl")
         server.shutdown()
-    assert result.code == 2
+    away = run("decode", f"{url}absent.jsonl")
+    assert result.code == absent.code == away.code == 2
+    assert f"cannot read {url}absent.jsonl: the server answered 404" in absent.err
+    assert "Connect" in away.err.partition("absent.jsonl: ")[2]
     assert f"cannot write {url}.minrisk-writer: its protocol cannot write" in result.err
 
 

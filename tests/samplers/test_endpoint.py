@@ -237,7 +237,7 @@ def test_a_server_without_log_probabilities_gives_none(server):
 def test_samples_that_were_cut_are_told(server):
     server.always = lambda h: h.reply(200, {"choices": [
         choice | {"finish_reason": "length"} for choice in openai_server.choices(h)]})
-    with pytest.warns(UserWarning, match="cut off at max_tokens"):
+    with pytest.warns(UserWarning, match="1 of 1 samples so far were cut at max_tokens=2048"):
         sampler(server).sample(["one"], 1)
 
 

@@ -11,7 +11,7 @@ from minrisk.samplers.openai import Endpoint
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore:some samples were cut"),
+    pytest.mark.filterwarnings("ignore:.* samples so far were cut"),
     pytest.mark.skipif(not IS_INSTALLED, reason=REASON),
 ]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from minrisk._core.decoding import (
     check_owners,
     resolve_strategy,
 )
-from minrisk._core.errors import InputError, Wording
+from minrisk._core.errors import InputError, Wording, warn
 from minrisk._core.registry import STRATEGIES
 from minrisk._core.segment import Segment
 from minrisk.io.jsonl import SampleReader
@@ -273,7 +272,7 @@ def _examples(found: Generator[str | InputError]) -> Generator[dict[str, Any]]:
     with closing(found):
         for lines in found:
             if isinstance(lines, InputError):
-                warnings.warn(f"{lines}; the segment gives no example", stacklevel=2)
+                warn(f"{lines}; the segment gives no example")
             else:
                 yield from (cast(dict[str, Any], json.loads(line))
                             for line in lines.split("\n") if line)

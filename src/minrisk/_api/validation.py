@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Unpack
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Unpack
 
 from minrisk._api.decoding import Segments
 from minrisk._api.keywords import RunKeywords
 from minrisk._api.runs import complete, iterate, other_options, run_config
 from minrisk._core.adapters import as_metric
-from minrisk._core.decoding import METRIC, MetricLike
-from minrisk._core.errors import InputError, brief
+from minrisk._core.decoding import METRIC, MetricLike, StrategyLike, option_names
+from minrisk._core.errors import InputError, Wording, brief
+from minrisk._core.metric import AnyMetric
 from minrisk._core.names import StrategyName
+from minrisk._core.registry import STRATEGIES
+from minrisk._core.strategy import Strategy
+from minrisk.evaluation.study import LeftOut
 from minrisk.evaluation.validation import Validation
 from minrisk.io.text_files import FilePath
 from minrisk.tasks.corpus import segments_of
@@ -30,7 +34,8 @@ def validate(
     weights_temperature: float | None = None,
     seed: int = 0,
     limit: int | None = None,
-    coarse: MetricLike | None = None,
+    coarse: MetricLike | StrategyLike | None = None,
+    fine: StrategyLike | None = None,
     quality: MetricLike | None = None,
     output: FilePath | None = None,
     **options: Unpack[RunKeywords],
@@ -49,7 +54,9 @@ def validate(
         weights, weights_temperature: as of `decode_corpus`.
         seed: seed of random choices.
         limit: number of segments to read at most.
-        coarse: the cheaper metric of "coarse-to-fine", which is tried if it is given.
+        coarse: the cheaper metric of "coarse-to-fine", which is tried if it is given; with
+            "cascade" among `strategies`, the strategy of its first stage.
+        fine: the strategy of the second stage of "cascade"; "standard" unless given.
         quality: the metric of "quality-then-mbr", which is tried if it is given.
         output: file for every segment's results as JSON lines, which `resume` goes on with.
         options: of the run, as of `decode_corpus`.
@@ -71,17 +78,40 @@ def validate(
     scope = StudyScope(top, tolerance, seed, limit)
     corpus = segments_of(segments, options.get("engine"))
     weighting = WeightOptions(weights, weights_temperature).weighting(corpus)
-    skipped: list[str] = []
-    further = {"coarse": coarse, "quality": quality}
+    left_out: list[LeftOut] = []
+    names = _names(strategies)
     validating = Validating(
-        corpus, as_metric(metric), _names(strategies), scope, weighting, skipped.append,
-        {name: as_metric(value, name) for name, value in further.items() if value})
+        corpus, as_metric(metric), names, scope, weighting, left_out.append,
+        _further(as_metric(metric), {"coarse": coarse, "fine": fine, "quality": quality},
+                 names or (), seed))
     job = validating.job(config)
     progress = options.get("progress", False)
     collected = list(iterate(config, job, progress)) if output is None else []
     if output is not None:
         complete(config, job, progress)
-    return validating.result(config, collected, skipped)
+    return validating.result(config, collected, [*map(str, left_out)])
+
+
+def _further(metric: AnyMetric, given: Mapping[str, Any], strategies: Sequence[str],
+             seed: int) -> dict[str, AnyMetric | Strategy]:
+    """Second metrics of strategies, or the stages of a strategy that is named."""
+    found: dict[str, AnyMetric | Strategy] = {}
+    stages = [field for field in ("coarse", "fine") if "cascade" in strategies]
+    if given["fine"] and not stages:
+        raise InputError(Wording("fine= is of the strategy cascade, which strategies= must name"))
+    for field, value in given.items():
+        if value is None:
+            continue
+        if field not in stages:
+            found[field] = as_metric(value, field)
+        elif isinstance(value, str):
+            options = {"metric": metric, "seed": seed}
+            known = option_names(STRATEGIES.get(value))
+            found[field] = STRATEGIES.make(
+                value, **{name: options[name] for name in options if name in known})
+        else:
+            found[field] = value
+    return found
 
 
 def _names(strategies: Iterable[str] | None) -> list[str] | None:

@@ -95,7 +95,7 @@ def make_sampler(name: SamplerName | str, /, **options: Any) -> Sampler:
         InputError: if there is no such name or option, or a value is wrong.
 
     >>> make_sampler("openai", model="m", endpoint="http://localhost:8000/v1").max_tokens
-    512
+    2048
     """
     return as_sampler(SAMPLERS.make(name, **options))
 

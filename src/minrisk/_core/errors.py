@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from inspect import currentframe
+from types import FrameType
 from typing import Self
 
 
@@ -94,6 +97,21 @@ def not_features(found: object) -> InputError:
     return InputError("expected what the metric's `features` returns, as in "
                       "metric.scores(metric.features(hypotheses), metric.features(references)); "
                       f"got {type(found).__name__}")
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """A warning that shows the line that called minrisk, however deep inside it is noticed."""
+    frame, depth, level = currentframe(), 1, 2
+    while frame and (caller := frame.f_back):
+        depth += 1
+        if _is_ours(frame) and not _is_ours(caller):
+            level = depth  # the outermost: a package that we call may call us back
+        frame = caller
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == "minrisk"
 
 
 @contextmanager

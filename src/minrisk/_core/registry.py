@@ -155,6 +155,9 @@ METRICS = Registry("metric", "minrisk.metrics", {
 }, sums=True, removed={
     "evaluate": "use python:module:function, with a function that calls the script "
                 "(docs/guides/metrics.md has an example)",
+}, elsewhere={  # metrics of mbrs
+    "cometkiwi": "comet-kiwi",
+    "cometqe": "comet-qe",
 })
 
 STRATEGIES = Registry("strategy", "minrisk.strategies", {

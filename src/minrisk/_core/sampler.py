@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Protocol, Self, TypeVar
 
-from minrisk._core.errors import InputError, MinriskError, unknown
+from minrisk._core.errors import InputError, MinriskError, Wording, unknown
 from minrisk._core.options import Bounds, Options, checked
 
 PROMPT_BATCH = 16  # prompts per batch, unless a sampler prefers another number
@@ -62,6 +62,26 @@ def finished_samples(samples: Iterable[Sample]) -> list[Sample]:
     """The samples that are complete; all of them if none is."""
     found = list(samples)
     return [sample for sample in found if sample.finish_reason not in INCOMPLETE] or found
+
+
+@dataclass
+class TruncationCount:
+    """Counts the samples that were cut at a limit of tokens, and says so once in a while."""
+
+    sampled: int = 0
+    cut: int = 0
+    _next: int = 1  # number of samples at which to say it
+
+    def add(self, samples: Iterable[Sample], limit: str) -> str | None:
+        """What to tell the user: at the first, and whenever they are ten times more."""
+        for sample in samples:
+            self.sampled += sample.count
+            self.cut += sample.count * (sample.finish_reason == "length")
+        if self.cut < self._next:
+            return None
+        self._next = 10 ** len(str(self.cut))
+        return Wording("{cut:,} of {sampled:,} samples so far were cut at {limit}; raise it to see "
+                       "their ends", cut=self.cut, sampled=self.sampled, limit=limit)
 
 
 def number_drawn(samples: Iterable[Sample]) -> int:

@@ -10,7 +10,13 @@ from minrisk._core.recipe import label_of
 from minrisk.version import __version__
 
 
-def signature(config: Any, kind: str = "strategy", **more: Any) -> str:
+class Signature(str):
+    """A signature, and what of it is not the default; with the version, that says the rest."""
+
+    brief: str
+
+
+def signature(config: Any, kind: str = "strategy", **more: Any) -> Signature:
     """The signature of a strategy: one line with all options that can change a result.
 
     The format is that of sacreBLEU.
@@ -27,7 +33,8 @@ def signature(config: Any, kind: str = "strategy", **more: Any) -> str:
     >>> print(signature(minrisk.Standard("exact-match")).partition("|metric.pattern")[0])
     strategy:standard|metric:exact-match
     """
-    return join(settings(config, kind) | more)
+    return _with_brief(settings(config, kind) | more,
+                       {kind: config.name, **dict(_fields(config, "", True))} | _changed(more))
 
 
 def metric_signature(metric: Any, **more: Any) -> str:
@@ -35,9 +42,12 @@ def metric_signature(metric: Any, **more: Any) -> str:
     return join(more | dict(_fields(metric, "")))
 
 
-def parts_signature(**parts: Any) -> str:
+def parts_signature(**parts: Any) -> Signature:
     """The signature of several named components, such as `metric:chrf|metric.order:6|seed:0`."""
-    return join({key: v for name, part in parts.items() for key, v in _pairs(name, part)})
+    changed = _changed(parts)
+    return _with_brief(
+        {key: v for name, part in parts.items() for key, v in _pairs(name, part)},
+        {key: v for name, part in changed.items() for key, v in _pairs(name, part, True)})
 
 
 def settings(config: Any, kind: str = "strategy") -> dict[str, Any]:
@@ -45,34 +55,47 @@ def settings(config: Any, kind: str = "strategy") -> dict[str, Any]:
     return {kind: config.name, **dict(_fields(config, ""))}
 
 
-def _fields(config: Any, prefix: str) -> list[tuple[str, Any]]:
+def _fields(config: Any, prefix: str, changed: bool = False) -> list[tuple[str, Any]]:
+    """The fields that can change a result; only those that differ from defaults, if `changed`."""
     pairs: list[tuple[str, Any]] = []
     if not dataclasses.is_dataclass(config):
         return pairs
     for f in dataclasses.fields(config):
         value = getattr(config, f.name)
         if f.metadata.get("transparent"):  # an adapter: the fields of the object in it
-            pairs += _fields(value, prefix)
+            pairs += _fields(value, prefix, changed)
         elif f.metadata.get("inner"):  # the inner metrics are in the owner's name already
-            pairs += _inner_fields(value if isinstance(value, tuple) else (value,), prefix)
-        elif f.metadata.get("affects_results", True):
+            pairs += _inner_fields(value if isinstance(value, tuple) else (value,), prefix, changed)
+        elif f.metadata.get("affects_results", True) and not (changed and value == f.default):
             # the key `version` alone is that of minrisk
             first = prefix or (f"{owner(config)}." if f.name == "version" else "")
-            pairs += _pairs(first + f.name, value)
+            pairs += _pairs(first + f.name, value, changed)
     return pairs
 
 
-def _pairs(name: str, value: Any) -> list[tuple[str, Any]]:
+def _pairs(name: str, value: Any, changed: bool = False) -> list[tuple[str, Any]]:
     if not dataclasses.is_dataclass(value):
         return [(name, value)]
     # a metric, or a stage
-    return [(name, getattr(value, "name", type(value).__name__)), *_fields(value, f"{name}.")]
+    return [(name, getattr(value, "name", type(value).__name__)),
+            *_fields(value, f"{name}.", changed)]
 
 
-def _inner_fields(metrics: tuple[Any, ...], prefix: str) -> list[tuple[str, Any]]:
+def _inner_fields(metrics: tuple[Any, ...], prefix: str, changed: bool) -> list[tuple[str, Any]]:
     named = labels(label_of(metric.name) for metric in metrics)
     return [pair for label, metric in zip(named, metrics, strict=True)
-            for pair in _fields(metric, f"{prefix}{label}.")]
+            for pair in _fields(metric, f"{prefix}{label}.", changed)]
+
+
+def _changed(more: dict[str, Any]) -> dict[str, Any]:
+    """Further values but for the usual defaults of options."""
+    return {key: value for key, value in more.items() if _show(value) not in ("auto", "no", "0")}
+
+
+def _with_brief(whole: dict[str, Any], changed: dict[str, Any]) -> Signature:
+    made = Signature(join(whole))
+    made.brief = join(changed)
+    return made
 
 
 def join(parts: dict[str, Any], version: str = __version__) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock, RLock
@@ -13,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, warn
 from minrisk._torch.int8 import int8_not_supported_reasons
 
 T = TypeVar("T")
@@ -118,9 +117,8 @@ class Runtime:
     def _fall_back(self) -> None:
         if self.dtype == torch.float16:  # and no other thread was first
             self.dtype = torch.bfloat16
-            warnings.warn("the model has numbers that are too large for fp16, and computes in "
-                          "bf16 from here on, which is less precise; the option dtype chooses",
-                          stacklevel=6)
+            warn("the model has numbers that are too large for fp16, and computes in "
+                 "bf16 from here on, which is less precise; the option dtype chooses")
 
     @contextmanager
     def precision(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from minrisk._core.errors import InputError, MissingExtra
+from minrisk._core.errors import InputError, MissingExtra, warn
 from minrisk._torch.quiet import unattended
 from minrisk._torch.weights import pickle_refusal
 
@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 _HINT = ("wanted a folder with a model's files, or its name on the hub (owner/name); for a gated "
          "model accept its terms there and run `hf auth login`")
+_REACH_SECONDS = 10.0  # within which the hub must answer a request
 _MAX_ERROR_CHARACTERS = 300  # characters of another package's error
 _MAX_LAYERS = 1000
 _MAX_DIMENSION = 10**8  # of one dimension, vocabularies included: beyond it a config is absurd
@@ -122,15 +123,14 @@ def _fetch(get: Callable[..., T], name: str, what: str, hint: str) -> T:
     if not _may_be_on_hub(name):
         raise InputError(f"{name}: its {what} cannot be read: {short_error(reason)}; "
                          f"{hint}") from None
-    _warn_of_download(name)
+    _reach_hub(name, "" if hint == _HINT else f"; {hint}")
     try:
         with unattended():
             return get()
     except Exception as error:
         _raise_refusal(error, name, what)
-        raise InputError(f"{name}: there is no such folder, and its {what} is neither in the local "
-                         "cache nor to be had from the hub: "
-                         f"{short_error(error)}; {hint}") from None
+        raise InputError(f"{name}: there is no such folder, and neither the local cache nor the "
+                         f"hub has its {what}: {short_error(error)}; {hint}") from None
 
 
 def _may_be_on_hub(name: str) -> bool:
@@ -139,12 +139,22 @@ def _may_be_on_hub(name: str) -> bool:
         name)
 
 
-def _warn_of_download(name: str) -> None:
+def _reach_hub(name: str, advice: str) -> None:
+    """One short request, for the hub's own library tries a hub that is away for half a minute."""
     from huggingface_hub import constants
+    from huggingface_hub.utils import get_session
 
-    if not constants.HF_HUB_OFFLINE:
-        warnings.warn(f"downloading {name} from the Hugging Face hub to the local cache, unless "
-                      "it is there", stacklevel=4)
+    if constants.HF_HUB_OFFLINE:
+        return
+    try:
+        get_session().head(constants.ENDPOINT, timeout=_REACH_SECONDS)
+    except Exception as error:  # of httpx or requests, as the hub's library has it
+        raise InputError(
+            f"{name}: there is no such folder, the local cache ({constants.HF_HUB_CACHE}) does not "
+            f"have it, and the hub ({constants.ENDPOINT}) cannot be reached: {short_error(error)}; "
+            "give a local folder with the model's files, or a mirror of the hub by the "
+            f"environment variable HF_ENDPOINT{advice}") from None
+    warn(f"downloading {name} from the Hugging Face hub to the local cache, unless it is there")
 
 
 def _raise_refusal(error: BaseException, name: str, what: str) -> None:

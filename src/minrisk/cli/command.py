@@ -90,7 +90,7 @@ class OptionsCommand(click.Command):
     def _add_component_options(self, ctx: click.Context, args: Sequence[str]) -> None:
         given = self._peek(ctx, args)
         path = given.get("config")
-        config = read_config(path) if path else Config()
+        config = read_config(path, self.name) if path else Config()
         ctx.meta[CONFIG] = config.path
         options, known = self._field_options(ctx), -1
         while known != len(options):  # an option of a component may name another one
@@ -98,9 +98,10 @@ class OptionsCommand(click.Command):
             self._find_components(ctx, config, given)
             options = self._field_options(ctx)
             given = self._peek(ctx, args)
-        for key in config.unknown(options):
-            hint = self._hint(f"--{key}", [option.flag for option in options])
-            raise InputError(f"{path}: unknown key {key!r}; {hint}see --help")
+        if keys := config.unknown(options):
+            flags = [option.flag for option in options]
+            told = (f"unknown key {key!r}; {self._hint(ctx, f'--{key}', flags)}" for key in keys)
+            raise InputError(f"{path}: {''.join(told)}see --help")
         ctx.default_map = config.default_map(options)
 
     def _find_components(self, ctx: click.Context, config: Config, given: Names) -> None:
@@ -136,13 +137,16 @@ class OptionsCommand(click.Command):
         first = first.replace("_", "-") if first.startswith("--") else first
         names = dict.fromkeys([first, *(name for name in given if name not in (*known, "--"))])
         takes = "".join(f"{component.takes}; " for component in _components(ctx))
-        return InputError("".join(f"unknown option {name!r}; {self._hint(name, known)}"
+        return InputError("".join(f"unknown option {name!r}; {self._hint(ctx, name, known)}"
                                   for name in names)
-                          + ("" if any(self._hint(name, known) for name in names) else takes)
+                          + ("" if any(self._hint(ctx, name, known) for name in names) else takes)
                           + "see --help")
 
-    def _hint(self, name: str, known: Iterable[str]) -> str:
+    def _hint(self, ctx: click.Context, name: str, known: Iterable[str]) -> str:
         """A hint: the component that has the option, its name in minrisk, or the closest name."""
+        for component in _components(ctx):
+            if reason := (component.lacks or {}).get(name[2:].replace("-", "_")):
+                return f"{reason}; "
         owners = [f"{registry.kind} {entry.name}" for registry in self.registries
                   if registry is not METRICS for entry in entries(registry)
                   if name in (field.flag for field in entry.fields)]
@@ -154,8 +158,9 @@ class OptionsCommand(click.Command):
         if name.startswith(REFERENCES) and "--reference-samples" in flags and not any(
                 flag.startswith(REFERENCES) for flag in flags):
             return "it needs --reference-samples M; "
-        close = nearest(name, flags)
-        return f"did you mean {close!r}? " if close else ""
+        # without dashes, which would make all options alike
+        close = nearest(name.lstrip("-"), (flag.lstrip("-") for flag in flags))
+        return f"did you mean '--{close}'? " if close else ""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The options by section, without rarely used ones, which --help-all adds."""
@@ -219,8 +224,10 @@ def _check_required(ctx: click.Context) -> None:
     for component in _components(ctx):
         for option in component.options:
             if option.field.required and ctx.params[option.name] is None:
+                is_implied = component.kind == "sampler" and component.is_default
                 raise InputError(f"{component.label} needs {option.flag} {option.shown_metavar}: "
-                                 f"{option.field.help}")
+                                 f"{option.field.help}"
+                                 + "; for a model of a server, also --endpoint URL" * is_implied)
 
 
 def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:

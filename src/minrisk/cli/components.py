@@ -56,6 +56,7 @@ class Component:
     name: str
     options: tuple[ComponentOption, ...]
     is_default: bool = False  # not named by an option
+    lacks: Mapping[str, str] | None = None  # what to do without an option
 
     @property
     def label(self) -> str:
@@ -100,6 +101,20 @@ class ComponentOptions(ABC):
                  for option in component.options}
         return named_metric(name, **{k: v for k, v in self.values(owner).items() if k in known})
 
+    def make_strategy(self, name: str, owner: str, common: Mapping[str, Any]) -> Strategy:
+        """A strategy or a stage, with the metric and the seed of all unless it has its own."""
+        fields = fields_of(STRATEGIES.get(name))
+        options = {f.name: common[f.name] for f in fields if f.name in common} | self.values(owner)
+        for field in fields:
+            value = options.get(field.name)
+            inside = field.name if owner == "strategy" else f"{owner}__{field.name}"
+            if field.type is Metric and isinstance(value, str):
+                options[field.name] = self.make_metric(value, inside)
+            elif field.type is Strategy:
+                options[field.name] = self.make_strategy(value or field.default, inside, common)
+        made: Strategy = STRATEGIES.make(name, **options)
+        return made
+
 
 @dataclass(frozen=True)
 class StrategyOptions(ComponentOptions):
@@ -133,21 +148,7 @@ class StrategyOptions(ComponentOptions):
             common["metric"] = default_metric
         else:
             common["metric"] = self.make_metric(self.metric or METRIC)
-        return self._strategy(self.strategy, "strategy", common)
-
-    def _strategy(self, name: str, owner: str, common: Mapping[str, Any]) -> Strategy:
-        """A strategy or a stage, with the metric and the seed of all unless it has its own."""
-        fields = fields_of(STRATEGIES.get(name))
-        options = {f.name: common[f.name] for f in fields if f.name in common} | self.values(owner)
-        for field in fields:
-            value = options.get(field.name)
-            inside = field.name if owner == "strategy" else f"{owner}__{field.name}"
-            if field.type is Metric and isinstance(value, str):
-                options[field.name] = self.make_metric(value, inside)
-            elif field.type is Strategy:
-                options[field.name] = self._strategy(value or field.default, inside, common)
-        made: Strategy = STRATEGIES.make(name, **options)
-        return made
+        return self.make_strategy(self.strategy, "strategy", common)
 
 
 @dataclass(frozen=True)
@@ -188,20 +189,31 @@ class MetricsOptions(ComponentOptions):
 
 @dataclass(frozen=True)
 class StudyOptions(MetricOptions):
-    """A metric, and the further ones that some strategies need, for a command that tries all."""
+    """A metric, and what further some strategies need, for a command that tries all.
+
+    That is a second metric, or the stages of a strategy that is named.
+    """
 
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
         yield from super().named(names)
-        for strategy, field in _further_metrics().items():
+        for strategy, field in _further_fields(names.get("strategy", ())):
             optional = replace(field, default=None)
             yield Component("strategy", strategy, _options("strategy", [optional]))
-            yield from _named_metrics(field, names)
+            if field.type is Strategy:
+                stage = names.get(f"strategy__{field.name}", field.default)
+                yield from _stage(field.name, stage, names)
+            else:
+                yield from _named_metrics(field, names)
 
-    def further(self) -> dict[str, AnyMetric]:
-        """The further metrics, by the field of a strategy that takes them."""
-        return {owner: self.make_metric(name, owner)
-                for owner, name in self.values("strategy").items()}
+    def further(self, strategies: Iterable[str], seed: int) -> dict[str, AnyMetric | Strategy]:
+        """The further metrics and stages, by the field of a strategy that takes them."""
+        common = {"metric": self.make(), "seed": seed}
+        given = self.values("strategy")
+        return {field.name: self.make_strategy(name, field.name, common)
+                if field.type is Strategy else self.make_metric(name, field.name)
+                for _, field in _further_fields(strategies)
+                if (name := given.get(field.name)) is not None}
 
 
 @dataclass(frozen=True)
@@ -236,8 +248,9 @@ class SamplerOptions(ComponentOptions):
 
 def sampler_component(name: str, without: Sequence[str], is_default: bool) -> Component:
     """A sampler whose fields have options, but for those that the command has itself."""
-    options = _options("sampler", fields_of(SAMPLERS.get(name)), without)
-    return Component("sampler", name, options, is_default)
+    cls = SAMPLERS.get(name)
+    options = _options("sampler", fields_of(cls), without)
+    return Component("sampler", name, options, is_default, getattr(cls, "lacks", None))
 
 
 def _reference_sampler(name: str) -> Component:
@@ -296,8 +309,18 @@ def _options(owner: str, fields: Iterable[Field],
                  if field.name not in without)
 
 
-def _further_metrics() -> dict[str, Field]:
-    """The fields that take a second metric, by the first strategy that has each."""
-    found = {field.name: (entry.name, field) for entry in reversed([*entries(STRATEGIES)])
-             for field in entry.fields if field.type is Metric and field.name != "metric"}
-    return dict(reversed(found.values()))
+def _further_fields(strategies: Iterable[str]) -> list[tuple[str, Field]]:
+    """The fields that take a second metric, or a stage of the named strategies.
+
+    Each with the first strategy that has it; a stage goes before a metric of its name.
+    """
+    found = {field.name: (name, field) for name in strategies
+             for field in fields_of(STRATEGIES.get(name)) if field.type is Strategy}
+    for entry in entries(STRATEGIES):
+        for field in entry.fields:
+            if field.type is Metric and field.name != "metric":
+                owner, own = found.setdefault(field.name, (entry.name, field))
+                if own.type is Strategy and entry.name in strategies:
+                    raise InputError(f"{field.flag} is a metric of {entry.name} and a strategy of "
+                                     f"{owner}; try them in two runs")
+    return [*found.values()]

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from minrisk._core.errors import InputError
+from minrisk.cli.mbrs_config import is_of_mbrs, translated
 from minrisk.cli.options import FieldOption
 from minrisk.io.files import Input
 
@@ -39,8 +40,12 @@ class Config:
         return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def read_config(path: str) -> Config:
-    found = list(_flat(_load(path), ""))
+def read_config(path: str, command: str | None) -> Config:
+    """The values in a file; `decode` takes those of mbrs too."""
+    loaded = _load(path)
+    found = list(_flat(loaded, ""))
+    if command == "decode" and is_of_mbrs(loaded):
+        found = list(translated(path, dict(found)))
     for key, count in Counter(key for key, _ in found).items():
         if count > 1:
             raise InputError(f"{path}: found {key!r} in {count} spellings, wanted it once")

@@ -88,8 +88,7 @@ def _fraction(run: Run, size: int | None) -> float | None:
 
 def _introduce(progress: Progress, options: RunOptions, job: Job, sink: Sink,
                remaining: int) -> None:
-    for line in job.signatures:
-        progress.note(line)
+    progress.note("; ".join(getattr(line, "brief", line) for line in job.signatures))
     if isinstance(sink, RunStore):
         if sink.store.writer:
             progress.note(f"unfinished results are in {sink.store.work}")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import click
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, warn
 from minrisk._core.options import flag
 from minrisk.cli.command import command
 from minrisk.cli.components import StrategyOptions
@@ -95,8 +94,8 @@ def _tell_size(path: str, size: int, show: int, quiet: bool) -> None:
     if not quiet:
         click.echo(f"minrisk: {remote.redact_url(path)}: {size / 10**6:.1f} MB", err=True)
     if is_large(size):
-        warnings.warn(f"{remote.redact_url(path)} has {size / 10**6:.0f} MB and takes long to "
-                      f"open; lower --show {show}, or inspect a part of the segments", stacklevel=2)
+        warn(f"{remote.redact_url(path)} has {size / 10**6:.0f} MB and takes long to "
+             f"open; lower --show {show}, or inspect a part of the segments")
 
 
 def _named(given: str) -> tuple[str, str]:

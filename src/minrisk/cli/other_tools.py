@@ -23,6 +23,7 @@ OPTIONS = {
     "--metric.max-ngram-order": "--metric.order",
     "--metric.num-workers": "--threads",
     "--reduction-factor": "--strategy low-rank --budget B, the share of the pairs",
+    "--regularization-weight": "--strategy low-rank --ridge R, whose scale is another one",
     "--report-format": "--report FILE, which is JSON",
     "-w": "--report FILE, which is JSON",
     "--format plain": "--format text",
@@ -41,6 +42,7 @@ OPTIONS = {
     "--qe-model": "--quality comet-kiwi:MODEL",
     "--method": f"--strategy: {_METHODS}",
     "--topk": "--keep",
+    "--top-k": "--keep, the hypotheses that the second stage of a strategy compares",
     "--utility": "--metric",
     "--coarse-utility": "--coarse",
     "--chrf-eps-smoothing": "--metric.eps-smoothing",
@@ -93,7 +95,9 @@ NO_EQUIVALENT = {
     "--length-penalty": "there is none",
     "--do-sample": "it is not needed: without --beams it samples",
 }
-_OF_COMMANDS = {"score": SCORE_OPTIONS, "serve": SERVE_OPTIONS} | dict.fromkeys(
+VALIDATE_OPTIONS = {"--top-k": "--top"}
+_OF_COMMANDS = {"score": SCORE_OPTIONS, "serve": SERVE_OPTIONS,
+                "validate": VALIDATE_OPTIONS} | dict.fromkeys(
     ("sample", "translate", "answer"), SAMPLING_OPTIONS)
 _SECTION = "--common."
 

@@ -84,7 +84,7 @@ def rank(metric: MetricOptions, options: RankOptions) -> None:
     record = _hypotheses(options.hypotheses)
     assert record.segment is not None
     progress = Progress(options.quiet, lambda: None, has_room_for_bar(options.output))
-    progress.note(signature(strategy))
+    progress.note(signature(strategy).brief)
     with summary(progress, is_stream=True):
         decoder = PartsDecoder(as_parts_strategy(strategy), record.segment)
         files = tuple(ReferenceFile(InputFile.at(path).location, path)

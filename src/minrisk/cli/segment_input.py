@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.options import flag
@@ -14,7 +14,7 @@ from minrisk.io.inputs import InputFile, input_files
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.text_files import TextFiles
 from minrisk.tasks.corpus import Corpus
-from minrisk.tasks.decoding import Decoding, OracleOption, WeightOptions
+from minrisk.tasks.decoding import LIMIT_HELP, Decoding, OracleOption, WeightOptions
 
 _TEXT_ONLY = ("source", "references", "reference_lprobs", "num_references")
 
@@ -68,6 +68,7 @@ class SegmentInput(OracleOption, JsonInput):
         None, section="Input", metavar="FILE", advanced=True,
         help="Log-probabilities of the references of plain text, one per line; they are weights, "
         "unless --weights uniform.")
+    limit: int | None = flag(None, section="Input", metavar="N", ge=1, help=LIMIT_HELP)
     # comet-mbr's name for INPUT
     translations: tuple[str, ...] = flag((), "-t", section="Input", hidden=True)
 
@@ -83,10 +84,10 @@ class SegmentInput(OracleOption, JsonInput):
 
     def corpus(self) -> Corpus:
         if self.num_candidates is None:
-            return super().corpus()
+            return replace(super().corpus(), limit=self.limit)
         return Corpus(self.files(), text=TextFiles(
             self.inputs, self.num_candidates, self.source, self.references, self.num_references,
-            self.reference_lprobs))
+            self.reference_lprobs), limit=self.limit)
 
     def decoding(self, strategy: Strategy, reader: type[SampleReader] = SampleReader) -> Decoding:
         corpus = self.corpus()

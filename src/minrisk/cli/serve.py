@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -13,7 +12,7 @@ import click
 
 from minrisk._core.adapters import as_metric
 from minrisk._core.decoding import METRIC, SAMPLER, make_strategy
-from minrisk._core.errors import InputError, needs_extra, unknown
+from minrisk._core.errors import InputError, needs_extra, unknown, warn
 from minrisk._core.options import flag
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk._core.strategy import Strategy
@@ -309,5 +308,5 @@ def _warn_without_keys(host: str, keys: Keys) -> None:
     from minrisk.server.settings import is_loopback
 
     if not is_loopback(host) and not keys:
-        warnings.warn(f"--host {host} accepts clients from other machines without a key; "
-                      "give --api-key-file", stacklevel=2)
+        warn(f"--host {host} accepts clients from other machines without a key; "
+             "give --api-key-file")

@@ -17,6 +17,7 @@ from minrisk.cli.progress import Progress
 from minrisk.cli.run_options import RunOptions
 from minrisk.cli.segment_input import JsonInput
 from minrisk.evaluation.figure import check_figure
+from minrisk.evaluation.study import LeftOut
 from minrisk.tasks.validating import StudyScope, Validating
 
 
@@ -63,9 +64,14 @@ def validate(metrics: StudyOptions, scope: ValidateScope, segments: JsonInput, o
     for path in output.plot:
         check_figure(path)
     corpus = segments.corpus()
+    left_out: list[LeftOut] = []
     validating = Validating(
         corpus, metrics.make(), scope.strategy or None, scope, segments.weighting(corpus),
-        Progress(options.quiet, lambda: None).note, metrics.further())
+        left_out.append, metrics.further(scope.strategy, scope.seed))
+    if left_out:
+        Progress(options.quiet, lambda: None).note(
+            f"left out {', '.join(name for names, _ in left_out for name in names)}; "
+            "--strategy NAME tries one of them, or says what it needs")
     done = execute(options, validating.job(options), written=output.plot)
     result = validating.result(options, done.values)
     for path in output.plot:

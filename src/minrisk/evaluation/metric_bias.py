@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from minrisk._core.errors import MinriskError
+from minrisk._core.errors import MinriskError, warn
 from minrisk._core.metric import AnyMetric, required_abilities
 from minrisk._core.options import inner_metrics
 from minrisk._core.registry import METRICS, STRATEGIES
@@ -29,7 +28,7 @@ def warn_of_bias(origins: Mapping[str, Origin | None], *metrics: AnyMetric) -> N
     for system, origin in origins.items():
         warning = bias_warning(system, origin, *metrics)
         if warning is not None:
-            warnings.warn(warning, stacklevel=2)
+            warn(warning)
 
 
 def bias_warning(system: str, origin: Origin | None, *metrics: AnyMetric) -> str | None:

@@ -27,19 +27,17 @@ class PeekableReader:
     """
 
     reader: Reader
-    limit: int | None = None
     _inputs: list[Input] = field(default_factory=list)
     _first: list[RawRecord] = field(default_factory=list)
     _records: Iterator[RawRecord] | None = None  # the others, once it was looked at
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PeekableReader, (self.reader, self.limit)
+        return PeekableReader, (self.reader,)
 
     def typical(self) -> list[Segment]:
         """The segments of the first records."""
         self._inputs = self.reader.open()
-        others: Iterator[RawRecord] = islice(self.reader.records(self._inputs), self.limit)
-        self._records = others
+        self._records = others = self.reader.records(self._inputs)
         try:
             for raw in islice(others, _TYPICAL):
                 self._first.append(raw)
@@ -61,7 +59,7 @@ class PeekableReader:
 
     def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
         if self._records is None:
-            return islice(self.reader.records(inputs), self.limit)
+            return self.reader.records(inputs)
         return chain(self._first, self._records)
 
     def parse(self, raw: RawRecord) -> Record:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, groupby, islice
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
@@ -76,6 +76,17 @@ def _typed(cls: type, fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: checked(name, fields[name], hint) for name, hint in hints.items()}
 
 
+class LeftOut(NamedTuple):
+    """Strategies that are not tried, and why."""
+
+    strategies: Sequence[str]
+    reason: MinriskError | str
+
+    def __str__(self) -> str:
+        return Wording("without {names}: {reason}", names=", ".join(self.strategies),
+                       reason=self.reason)
+
+
 class Study:
     """A comparison of strategies for a metric, at budgets that suit typical segments.
 
@@ -83,7 +94,7 @@ class Study:
     """
 
     def __init__(self, metric: AnyMetric, typical: Sequence[Segment], strategies: Iterable[str],
-                 top: int = 20, note: Callable[[str], None] | None = None,
+                 top: int = 20, note: Callable[[LeftOut], None] | None = None,
                  **options: Any) -> None:
         self.metric = metric
         self.top = top
@@ -130,7 +141,7 @@ class Study:
         return STRATEGIES.make(trial.strategy, metric=self.metric, **own | trial.options(segment))
 
     def _possible(self, candidates: Iterable[Trial], probe: Segment,
-                  note: Callable[[str], None] | None) -> Iterator[Trial]:
+                  note: Callable[[LeftOut], None] | None) -> Iterator[Trial]:
         """The trials of the strategies that run with this metric, tested on a small segment."""
         batch = Batch([probe])
         self._timed(EXACT, batch)  # an error here would be one of every strategy
@@ -144,7 +155,7 @@ class Study:
                 if note is None:
                     raise InputError(Wording("cannot try {strategy}: {error}", strategy=strategy,
                                              error=error)) from None
-                note(Wording("without {strategy}: {error}", strategy=strategy, error=error))
+                note(LeftOut([strategy], error))
 
 
 def _probe(segments: Sequence[Segment]) -> Segment:

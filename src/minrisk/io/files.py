@@ -240,7 +240,7 @@ def as_input_error(verb: str, path: str) -> Iterator[None]:
     except BrokenPipeError:  # the reader has closed the pipe, which is no error
         raise
     except OSError as error:
-        reason = remote.redact(error.strerror or str(error), path)
+        reason = remote.redact(error.strerror or remote.reason_of(error), path)
         raise InputError(f"cannot {verb} {_name(verb, path)}: {reason}") from None
     except Exception as error:
         if not remote.is_url(path):

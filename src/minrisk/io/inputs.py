@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import glob
 import os
-import warnings
 from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from minrisk._core.errors import InputError, brief
+from minrisk._core.errors import InputError, brief, warn
 from minrisk.io import remote
 from minrisk.io.files import Input
 from minrisk.io.parquet import ParquetInput, is_parquet
@@ -79,7 +78,7 @@ def expand(paths: Iterable[str]) -> list[str]:
     if beside and shards:
         names = ", ".join(map(remote.redact_url, beside))
         belong = "it belongs" if len(beside) == 1 else "they belong"
-        warnings.warn(f"ignored {names}: {belong} to the run that wrote the folder", stacklevel=2)
+        warn(f"ignored {names}: {belong} to the run that wrote the folder")
     return shards or found
 
 

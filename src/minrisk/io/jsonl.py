@@ -18,15 +18,14 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError, Wording, brief
+from minrisk._core.errors import InputError, Wording, brief, warn
 from minrisk._core.segment import Segment
 from minrisk._core.weights import checked_logprobs, checked_numbers
 from minrisk.io.files import Input, text_of
@@ -50,6 +49,7 @@ class SampleReader:
     files: tuple[InputFile, ...]
     weighting: Weighting = AUTO
     oracle: str | None = None  # the field with human references, which have equal weights
+    ids: Ids = field(default_factory=lambda: Ids(), compare=False, repr=False)
 
     def open(self) -> list[Input]:
         return [file.open() for file in self.files]
@@ -75,7 +75,7 @@ class SampleReader:
         found: dict[str, Any] = {"fields": {key: value for key, value in fields.items()
                                             if key not in KNOWN_FIELDS}}
         try:
-            found["id"] = id_of(fields, record.index)
+            found["id"] = self.ids.of(fields, record.index)
             found["segment"] = self._segment(fields, record.index)
         except InputError as error:
             return record.replace(**found).failed(error)
@@ -112,7 +112,7 @@ class SampleReader:
         if self.weighting.by == "auto":
             # samples that were counted were drawn by the model: nobody expects them to be weighted
             if logprobs is not None and weights is None and counts is None:
-                warnings.warn(UNUSED_LOGPROBS, stacklevel=2)
+                warn(UNUSED_LOGPROBS)
             return weights
         if logprobs is None:
             raise InputError("found no logprobs, wanted them as weights of the references")
@@ -166,15 +166,27 @@ def _output_text(line: str, where: str) -> str:
         return found
 
 
-def id_of(fields: dict[str, Any], index: int) -> str | int | float:
-    found = fields.get("id")
-    if found is None:
-        return index
-    if isinstance(found, str):
-        return found
-    if isinstance(found, int | float) and not isinstance(found, bool) and abs(found) < math.inf:
-        return found
-    raise InputError(f"found id {show(found)}, wanted a string or a finite number")
+@dataclass
+class Ids:
+    """The ids of records; those without one have their number, which may be the id of another."""
+
+    _given: set[bool] = field(default_factory=set)  # whether numbers were given
+
+    def of(self, fields: dict[str, Any], index: int) -> str | int | float:
+        found = fields.get("id")
+        if isinstance(found, str):
+            return found
+        if len(self._given) < 2:
+            self._given.add(found is not None)
+            if len(self._given) == 2:
+                warn("some ids are numbers and some segments have none: these get their "
+                     "position, which may be the id of another; give all an id, or none")
+        if found is None:
+            return index
+        if isinstance(found, int | float) and not isinstance(found, bool) and abs(
+                found) < math.inf:
+            return found
+        raise InputError(f"found id {show(found)}, wanted a string or a finite number")
 
 
 def source_of(fields: dict[str, Any]) -> str | None:

@@ -10,7 +10,7 @@ output.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from minrisk._core.errors import InputError, Wording
 from minrisk.io.compression import EXTENSIONS
 from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile
-from minrisk.io.jsonl import SAMPLE_FIELDS, id_of, parse, show, source_of
+from minrisk.io.jsonl import SAMPLE_FIELDS, Ids, parse, show, source_of
 from minrisk.io.record import RawRecord, Record, checksum
 
 InputFormat = Literal["auto", "text", "json"]
@@ -32,6 +32,7 @@ class PromptReader:
 
     files: tuple[InputFile, ...]
     format: InputFormat = "auto"
+    ids: Ids = field(default_factory=Ids, compare=False, repr=False)
 
     def open(self) -> list[Input]:
         return [file.open() for file in self.files]
@@ -61,7 +62,7 @@ class PromptReader:
         found: dict[str, Any] = {"fields": {key: value for key, value in fields.items()
                                             if key not in _OUTPUT_FIELDS and value is not None}}
         try:
-            found["id"] = id_of(fields, record.index)
+            found["id"] = self.ids.of(fields, record.index)
             found["prompt"] = _prompt(fields)
         except InputError as error:
             return record.replace(**found).failed(error)

@@ -87,6 +87,18 @@ def as_minrisk_error(verb: str, path: str, error: Exception) -> MinriskError:
                       "URL and the credentials")
 
 
+def reason_of(error: OSError) -> str:
+    """The reason of a failure; fsspec's FileNotFoundError may only repeat the URL."""
+    cause = error.__cause__
+    if (status := getattr(cause, "status", None)) is not None:  # of a response
+        return f"the server answered {status} {getattr(cause, 'message', '')}".rstrip()
+    if cause is not None:
+        return str(cause) or type(cause).__name__
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    return str(error)
+
+
 def _fsspec() -> ModuleType:
     with needs_extra("a URL", "fsspec"):
         return import_module("fsspec")

@@ -55,7 +55,8 @@ def count_records(shards: Sequence[Shard]) -> list[int] | None:
     """The number of records of each shard; None where that takes long, or cannot be known."""
     sizes = [_local_size(file) for shard in shards for file in shard.files]
     if None in sizes or sum(filter(None, sizes)) > _COUNTED_BYTES:
-        return None
+        limits = [getattr(shard.reader, "limit", None) for shard in shards]
+        return None if None in limits else [limit for limit in limits if limit is not None]
     counts = [_count(shard) for shard in shards]
     return None if None in counts else [count for count in counts if count is not None]
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import warnings
 from functools import cache
 from importlib import import_module
 from types import ModuleType
 
-from minrisk._core.errors import InputError, unknown
+from minrisk._core.errors import InputError, unknown, warn
 
 
 def backend(metric: str) -> ModuleType:
@@ -31,10 +30,9 @@ def _native() -> ModuleType | None:
         if wanted:
             raise InputError(f"MINRISK_CORE is {wanted!r}, but the native core cannot be loaded: "
                              f"{error}") from None
-        warnings.warn(f"minrisk's native core cannot be loaded ({error}); plain Python is used, "
-                      "which is correct but slow: with a C++20 compiler at hand, "
-                      "pip install --force-reinstall --no-cache-dir minrisk", RuntimeWarning,
-                      stacklevel=2)
+        warn(f"minrisk's native core cannot be loaded ({error}); plain Python is used, "
+             "which is correct but slow: with a C++20 compiler at hand, "
+             "pip install --force-reinstall --no-cache-dir minrisk", RuntimeWarning)
         return None
     if wanted:
         if wanted not in native.available_simd():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple
@@ -11,7 +10,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from minrisk._core.arrays import Floats, Ints, sums
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, warn
 from minrisk._core.groups import Groups
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Ability, Metric, PartialStatistics
@@ -80,9 +79,9 @@ class ExactMatch(Metric[WeightedRows]):
     def features(self, texts: Sequence[str]) -> WeightedRows:
         answers = [self._answers_in_roles(text) for text in texts]
         if self.pattern and texts and all(answer.own is None for answer in answers):
-            warnings.warn(f"{self.name}: the pattern {self.pattern!r} matches none of {len(texts)} "
-                          "texts, so that none has an answer to vote for; check it against the "
-                          "samples", stacklevel=2)
+            warn(f"{self.name}: the pattern {self.pattern!r} matches none of {len(texts)} "
+                 "texts, so that none has an answer to vote for; check it against the "
+                 "samples")
         return WeightedRows.plain(self, objects(answers), np.arange(len(texts)))
 
     def as_given(self, refs: WeightedRows) -> WeightedRows:

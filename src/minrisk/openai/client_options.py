@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, warn
 from minrisk._core.lazy import lazy
 from minrisk._core.options import Options, option, owner
 from minrisk.openai.background import Callback
@@ -50,7 +49,7 @@ class ClientOptions(Options):
                       retries=self.retries, health=self._health)
 
     @asynccontextmanager
-    async def completions(self, note: Callable[[str], None] = warnings.warn,
+    async def completions(self, note: Callable[[str], None] = warn,
                           progress: Callable[[int, int], None] = lambda done, planned: None, *,
                           api: API = "chat", per_request: int = 1) -> AsyncIterator[Completions]:
         """Connect; learned capabilities of the server are kept."""
@@ -69,7 +68,7 @@ class ClientOptions(Options):
 
 def warn_in(call: Callable[[Callback], None]) -> Callable[[str], None]:
     """A function that warns in the caller's thread."""
-    return lambda message: call(partial(warnings.warn, message, stacklevel=2))
+    return lambda message: call(partial(warn, message))
 
 
 def server_address(endpoint: str | None, name: str) -> str:

@@ -5,7 +5,6 @@ The sink knows which shards, and which records of them, are not finished yet.
 
 from __future__ import annotations
 
-import warnings
 from array import array
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
@@ -14,7 +13,7 @@ from itertools import groupby
 from operator import attrgetter
 from time import perf_counter
 
-from minrisk._core.errors import InputError, Wording
+from minrisk._core.errors import InputError, Wording, warn
 from minrisk.io.record import Result
 from minrisk.io.shards import count_records
 from minrisk.io.sink import MISSING, Sink, UnfinishedShard
@@ -158,7 +157,7 @@ class Run:
         for message in messages:
             if message not in self._warnings:
                 self._warnings.add(message)
-                warnings.warn(message, stacklevel=2)
+                warn(message)
 
     def _accepted(self, results: Sequence[Result]) -> list[Result]:
         """The results to write; other failures are tried again when the run is resumed."""

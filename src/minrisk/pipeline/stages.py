@@ -7,7 +7,6 @@ earlier pass through.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 
 from minrisk._core.arrays import Floats
 from minrisk._core.batch import Batch
-from minrisk._core.errors import InputError, MinriskError, Wording
+from minrisk._core.errors import InputError, MinriskError, Wording, warn
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric, concurrent_batches_of
 from minrisk._core.plugin_checks import check_rankings
@@ -202,12 +201,11 @@ class EqualSamples:
         self._prompts += is_equal
         self._is_decided = not is_equal or self._prompts == _PROMPTS_WITH_EQUAL_SAMPLES
         if is_equal and self._is_decided:
-            warnings.warn(Wording("all samples of a prompt are equal, for each of the first "
-                                  "{prompts} prompts, so there is nothing to choose from; the "
-                                  "server may ignore the temperature or return cached answers, or "
-                                  "sampling is cut to the likeliest tokens: check the server's "
-                                  "settings, or raise temperature=",
-                                  prompts=self._prompts), stacklevel=2)
+            warn(Wording("all samples of a prompt are equal, for each of the first {prompts} "
+                         "prompts, so there is nothing to choose from; the server may ignore the "
+                         "temperature or return cached answers, or sampling is cut to the "
+                         "likeliest tokens: check the server's settings, or raise temperature=",
+                         prompts=self._prompts))
 
 
 @dataclass(frozen=True)
@@ -332,8 +330,8 @@ def warn_of_other_choice(recorded: object, ours: str) -> None:
                    for text in (recorded, ours))
     if any(theirs.get(name, value) != value or name not in theirs for name, value in own.items()
            if name in ("strategy", "metric") or name.startswith("metric.")):
-        warnings.warn(f"the input has choices by {recorded}; this run chooses by {ours}: name the "
-                      "same strategy and metric for the same choices", stacklevel=2)
+        warn(f"the input has choices by {recorded}; this run chooses by {ours}: name the "
+             "same strategy and metric for the same choices")
 
 
 @dataclass(frozen=True)

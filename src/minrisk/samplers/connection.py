@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from minrisk._core.errors import InputError, Wording
-from minrisk._core.sampler import Prompt, Sample, Samples
+from minrisk._core.sampler import Prompt, Sample, Samples, TruncationCount
 from minrisk._core.vote import Vote, find_answer
 from minrisk.openai.choices import Choice, total_usage
 from minrisk.openai.completions import CompletionResponse, Completions, UpstreamRequest
@@ -42,10 +42,12 @@ class Connection:
     """An open connection of the sampler to its server, for one event loop."""
 
     def __init__(self, request: Callable[[Prompt, int, int], UpstreamRequest], drop_truncated: bool,
-                 completions: Completions, early_stop: EarlyStop | None = None) -> None:
+                 completions: Completions, truncation: TruncationCount,
+                 early_stop: EarlyStop | None = None) -> None:
         self._request = request
         self._drop_truncated = drop_truncated
         self._completions = completions
+        self._truncation = truncation
         self._early_stop = early_stop
 
     async def sample(self, prompt: Prompt, n: int, seed: int = 0, index: int = 0) -> Samples:
@@ -54,8 +56,11 @@ class Connection:
         parts = await self._parts(request, n)
         choices = [choice for part in parts for choice in part.choices]
         self._note_missing_logprobs(request, choices)
-        return Samples(self._usable(choices, _limit(request)),
-                       total_usage(part.usage for part in parts), len(choices))
+        samples = Samples(self._usable(choices, _limit(request)),
+                          total_usage(part.usage for part in parts), len(choices))
+        if message := self._truncation.add(samples, _limit(request)):
+            self._completions.note(f"{self._truncation.cut} cut", message)
+        return samples
 
     async def _parts(self, request: UpstreamRequest, n: int) -> list[CompletionResponse]:
         if self._early_stop is None:
@@ -81,10 +86,6 @@ class Connection:
             elif choice.is_incomplete and self._drop_truncated:
                 missing[_problem(choice, limit, "")] += 1
             else:
-                if choice.finish_reason == "length":
-                    self._completions.note("cut", Wording("some samples were cut off at {limit}; "
-                                                          "raise it to get whole samples",
-                                                          limit=limit))
                 yield Sample(choice.text, logprob=choice.logprob, length=choice.length,
                              finish_reason=choice.finish_reason, reasoning=choice.reasoning)
         if missing.total() == len(choices):

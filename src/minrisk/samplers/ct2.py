@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from minrisk._core.errors import InputError, UnusableError, Wording, needs_extra
+from minrisk._core.errors import InputError, UnusableError, Wording, needs_extra, warn
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.progress import report_progress
@@ -42,6 +41,7 @@ class CTranslate2(Sampler):
 
     A sample's `logprob` is its log-probability under the whole model, before temperature and
     truncation; its tokens are those of the model's vocabulary, without the one that ends the text.
+    CTranslate2 has no epsilon sampling: take top_p or top_k, or the sampler "hf".
     The samples of a prompt depend on the seed, its index and n, and not on its batch.
 
     Args:
@@ -67,6 +67,10 @@ class CTranslate2(Sampler):
     name: ClassVar[str] = "ct2"
     cost: ClassVar[str] = "n runs of the model, in batches"
     is_random: ClassVar[bool] = True
+
+    lacks: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("epsilon", "eta", "min_p"), "CTranslate2 truncates by top_p and top_k only; take one of "
+        "these, or the sampler hf")
 
     model: str = option(help="folder that ct2-transformers-converter wrote")
     temperature: float = option(1.0, gt=0, help="divisor of the logits; below 1 sharpens")
@@ -99,7 +103,7 @@ class CTranslate2(Sampler):
             if self.overlong == "error":
                 raise InputError(Wording("{message}; shorten it, or use overlong='cut'",
                                          message=message))
-            warnings.warn(f"{message}; it does not see the rest", stacklevel=4)
+            warn(f"{message}; it does not see the rest")
         return [*pieces[:_LIMIT - 1], _END]
 
     def _sample_jobs(self, jobs: Sequence[tuple[list[str], np.random.Generator]],

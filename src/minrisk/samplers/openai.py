@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-from minrisk._core.errors import InputError, MinriskError, UnusableError, Wording
+from minrisk._core.errors import InputError, MinriskError, UnusableError, Wording, warn
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.progress import report_progress
@@ -22,6 +21,7 @@ from minrisk._core.sampler import (
     Sample,
     Sampler,
     SamplingResult,
+    TruncationCount,
     check_numbers,
 )
 from minrisk._core.templates import check_template, fill
@@ -95,7 +95,8 @@ class Endpoint(ClientOptions, Sampler):
                                  help="mass of the most likely tokens to sample from")
     top_k: int | None = option(None, help="number of most likely tokens to sample from; not at "
                                "OpenAI")
-    max_tokens: int = option(512, ge=1, help="maximum number of tokens of a sample")
+    max_tokens: int = option(2048, ge=1,
+                             help="maximum number of tokens of a sample, its reasoning included")
     stop: str | None = option(None, help="text that ends a sample, or a JSON list of texts")
     extra: str | None = option(
         None, help='further fields of a request, such as {"min_p": 0.1}; null leaves one out')
@@ -160,7 +161,7 @@ class Endpoint(ClientOptions, Sampler):
         return self._stream(requests, n, seed, max(1, -(-2 * self.concurrency // parts)))
 
     @asynccontextmanager
-    async def connect(self, note: Callable[[str], None] = warnings.warn,
+    async def connect(self, note: Callable[[str], None] = warn,
                       progress: Callable[[int, int], None] = lambda done, planned: None,
                       ) -> AsyncIterator[Connection]:
         """Connect, for asynchronous callers; learned capabilities of the server are kept."""
@@ -168,7 +169,8 @@ class Endpoint(ClientOptions, Sampler):
                                     per_request=self._per_request) as completions:
             early_stop = self._answer and EarlyStop(self._answer, self.vote_error,
                                                     self._per_request)
-            yield Connection(self.request, self.drop_truncated, completions, early_stop)
+            yield Connection(self.request, self.drop_truncated, completions, self._truncation,
+                             early_stop)
 
     def request(self, prompt: Prompt, seed: int, index: int) -> UpstreamRequest:
         """The request for samples of a prompt; fields of `extra` override others."""
@@ -218,6 +220,10 @@ class Endpoint(ClientOptions, Sampler):
         if not self.send_seed or "seed" in self._extra:
             return None
         return request_seed(seed, index, number)
+
+    @lazy
+    def _truncation(self) -> TruncationCount:
+        return TruncationCount()
 
     @lazy
     def _extra(self) -> dict[str, Any]:

@@ -56,6 +56,7 @@ class Cascade(Options):
 
     name: ClassVar[str] = "cascade"
     cost: ClassVar[str] = "that of the first stage, and of the second for k hypotheses, k = keep"
+    tried: ClassVar[Budget] = Budget("keep", "hypotheses")
     coarse: Strategy = stage_option(help="strategy of the first stage")
     fine: Strategy = stage_option("standard", help="strategy of the second stage")
     keep: int | None = option(None, ge=1, help=KEEP_HELP)

@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
 from minrisk._core.errors import InputError, Wording, brief
+from minrisk.io.files import Input
 from minrisk.io.inputs import InputFile, input_files
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.objects import ObjectReader
 from minrisk.io.prompts import PromptReader
-from minrisk.io.record import Reader
+from minrisk.io.record import RawRecord, Reader, Record
 from minrisk.io.tables import rows_of
 from minrisk.io.text_files import TextFiles
 
 # makes the reader of JSON lines
 ReaderFactory = Callable[[tuple[InputFile, ...]], SampleReader | PromptReader]
+
+
+@dataclass(frozen=True)
+class LimitedReader:
+    """The first records of a reader."""
+
+    reader: Reader
+    limit: int
+
+    def open(self) -> list[Input]:
+        return self.reader.open()
+
+    def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
+        return islice(self.reader.records(inputs), self.limit)
+
+    def parse(self, raw: RawRecord) -> Record:
+        return self.reader.parse(raw)
 
 
 @dataclass(frozen=True)
@@ -28,11 +46,21 @@ class Corpus:
     files: Sequence[InputFile]
     objects: Iterable[Any] = ()
     text: TextFiles | None = None  # division of plain text into segments
+    limit: int | None = None  # number of records to read
 
     def reader(self, make_reader: ReaderFactory, files: tuple[InputFile, ...],
                number: int | None) -> Reader:
         """The reader of these files; `number` selects one file of each column, None all."""
-        found = make_reader(files)
+        found = self._whole(make_reader(files), files, number)
+        if self.limit is None:
+            return found
+        if number is not None:
+            raise InputError(Wording("limit= is for one output; with a folder, which has one for "
+                                     "each input, name fewer inputs, or name a file"))
+        return LimitedReader(found, self.limit)
+
+    def _whole(self, found: SampleReader | PromptReader, files: tuple[InputFile, ...],
+               number: int | None) -> Reader:
         if self.text is not None and isinstance(found, SampleReader):
             return self.text.reader(files, number, found.weighting)
         return found if files else ObjectReader(self.objects, found)
@@ -47,7 +75,8 @@ class Corpus:
 
     @property
     def settings(self) -> dict[str, Any]:
-        return self.text.settings() if self.text else {}
+        limit = {} if self.limit is None else {"limit": self.limit}
+        return (self.text.settings() if self.text else {}) | limit
 
     @property
     def has_logprobs(self) -> bool:

@@ -25,6 +25,7 @@ from minrisk.strategies.uncertain import Uncertain
 from minrisk.tasks.corpus import Corpus
 
 Weights = Literal["auto", "uniform", "logprobs", "length-normalised"]
+LIMIT_HELP = "Number of segments to read; all unless given."
 NBEST_HELP = "Add the K best hypotheses of each segment; as text, K lines per segment."
 UTILITIES_HELP = "Add the utilities of all hypotheses, and the number of evaluated pairs."
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, flag
 from minrisk._core.registry import STRATEGIES
+from minrisk._core.strategy import Strategy
 from minrisk.evaluation.stages import (
     Evaluate,
     PeekableReader,
     TrialResultsWriter,
     read_trial_results,
 )
-from minrisk.evaluation.study import Study, TrialResults
+from minrisk.evaluation.study import LeftOut, Study, TrialResults
 from minrisk.evaluation.summary import summarise
 from minrisk.evaluation.validation import Validation
 from minrisk.io.files import Input
@@ -26,6 +27,7 @@ from minrisk.io.record import Record, Weighting
 from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import Collect
 from minrisk.tasks.corpus import Corpus
+from minrisk.tasks.decoding import LIMIT_HELP
 
 
 @dataclass(frozen=True)
@@ -40,19 +42,19 @@ class StudyScope(Options):
         "interval; unless given, 1% of what exact MBR gains over a random sample.")
     seed: int = flag(0, section="Method", metavar="S", ge=0, help="Seed of random choices.")
     limit: int | None = flag(None, section="Input", metavar="N", ge=1,
-                             help="Number of segments to read; all unless given.")
+                             help=LIMIT_HELP)
 
 
 class Validating:
     """A study of segments, and the run that does it."""
 
     def __init__(self, corpus: Corpus, metric: AnyMetric, strategies: Sequence[str] | None,
-                 scope: StudyScope, weighting: Weighting, note: Callable[[str], None],
-                 further: Mapping[str, AnyMetric]) -> None:
-        self._corpus, self._scope = corpus, scope
+                 scope: StudyScope, weighting: Weighting, note: Callable[[LeftOut], None],
+                 further: Mapping[str, AnyMetric | Strategy]) -> None:
+        self._corpus, self._scope = replace(corpus, limit=scope.limit), scope
         self._make_reader = partial(SampleReader, weighting=weighting)
-        self._whole = corpus.reader(self._make_reader, tuple(corpus.files), None)
-        self._reader = PeekableReader(self._whole, scope.limit)
+        self._whole = self._corpus.reader(self._make_reader, tuple(corpus.files), None)
+        self._reader = PeekableReader(self._whole)
         for name in strategies or ():
             STRATEGIES.get(name)  # raises InputError if there is none
         names = strategies
@@ -60,7 +62,7 @@ class Validating:
             other = [name for name, cls in STRATEGIES.installed()
                      if not getattr(cls, "approximates_standard", True)]
             names = [name for name in STRATEGIES.names() if name not in other]
-            note(f"without {', '.join(sorted(other))}: they do not approximate standard MBR")
+            note(LeftOut(sorted(other), "they do not approximate standard MBR"))
         self.study = Study(metric, self._reader.typical(), names, scope.top,
                            note if strategies is None else None,
                            seed=scope.seed, weights=str(weighting), **further)

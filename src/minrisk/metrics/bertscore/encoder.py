@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -14,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from minrisk._core.arrays import Ints
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, warn
 from minrisk._core.progress import report_progress
 from minrisk._torch.device import Runtime
 from minrisk._torch.loading import load_config, load_model, load_tokenizer
@@ -62,8 +61,8 @@ class TokenEncoder:
         ids = token_ids(self._tokenizer, [text.strip() for text in texts])
         long = sum(len(own) > self._max_tokens for own in ids)
         if long:
-            warnings.warn(f"{long} of {len(ids)} texts have more than {self._max_tokens} tokens; "
-                          "BERTScore does not see the rest", stacklevel=4)
+            warn(f"{long} of {len(ids)} texts have more than {self._max_tokens} tokens; "
+                 "BERTScore does not see the rest")
         return [self._cut(np.array(own, dtype=np.intp)) for own in ids]
 
     def _cut(self, ids: Ints) -> Ints:

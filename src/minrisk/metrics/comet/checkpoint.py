@@ -1,8 +1,8 @@
 """Published COMET checkpoints, read without executing anything that is in them.
 
-A model is a hub name, a folder with `hparams.yaml` and `checkpoints/model.ckpt` as on the hub, a
-`.ckpt` file of such a folder, a folder that `minrisk comet convert` wrote, or XCOMET-lite's, whose
-`model.safetensors` has a `config.json` beside it.
+A model is a hub name (of Unbabel's models also without the owner), a folder with `hparams.yaml`
+and `checkpoints/model.ckpt` as on the hub, a `.ckpt` file of such a folder, a folder that `minrisk
+comet convert` wrote, or XCOMET-lite's, whose `model.safetensors` has a `config.json` beside it.
 """
 
 from __future__ import annotations
@@ -36,6 +36,12 @@ _CHECKPOINT = Path("checkpoints") / "model.ckpt"
 _CONVERTED, _LITE, _WEIGHTS = "minrisk.json", "config.json", "model.safetensors"
 # activations that have no settings, by the name that the official code looks up
 _ACTIVATIONS = ("Tanh", "Sigmoid", "Identity", "Softplus", "Softsign", "Hardtanh", "Hardsigmoid")
+# of the hub, by the names that comet-mbr and comet-score knew them by, which had no owner
+_SHORT_NAMES = frozenset({
+    "wmt20-comet-da", "wmt20-comet-qe-da", "wmt22-comet-da", "wmt22-cometkiwi-da", "wmt22-unite-da",
+    "wmt23-cometkiwi-da-xl", "wmt23-cometkiwi-da-xxl", "eamt22-cometinho-da", "unite-mup",
+    "XCOMET-XL", "XCOMET-XXL",
+})
 _LITE_PARAMETERS = {  # of XCOMET-lite (Larionov et al. 2024), unless its file says otherwise
     "class_identifier": XCOMET, "encoder_model": "DeBERTa",
     "pretrained_model": "microsoft/mdeberta-v3-base", "layer_norm": False, "word_layer": 8,
@@ -185,7 +191,8 @@ def _locate(model: str) -> tuple[Path, Path]:
     if path.is_file():
         folder = path.parent.parent if path.parent.name == _CHECKPOINT.parent.name else path.parent
         return folder, path
-    folder = model_folder(model)
+    is_short = model in _SHORT_NAMES and not path.exists()
+    folder = model_folder(f"Unbabel/{model}" if is_short else model)
     return folder, _weights_in(folder)
 
 

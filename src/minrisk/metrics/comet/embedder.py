@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from minrisk._core.arrays import Ints
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, warn
 from minrisk._core.lazy import lazy
 from minrisk._torch.device import InDtype, Runtime
 from minrisk._torch.int8 import quantize_linear_layers
@@ -74,7 +73,7 @@ class Embedder:
         encoder = self.encoder
         ids = encoder.tokenize(texts)
         if any(own.size > encoder.max_tokens for own in ids):
-            warnings.warn(truncation_warning("texts", f"{encoder.max_tokens} tokens"), stacklevel=4)
+            warn(truncation_warning("texts", f"{encoder.max_tokens} tokens"))
         return [encoder.cut(own) for own in ids]
 
     @torch.inference_mode()

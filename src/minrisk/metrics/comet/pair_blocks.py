@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterator
 
+from minrisk._core.errors import warn
 from minrisk._core.progress import report_progress
 
 _WARN_AFTER_SECONDS = 20.0  # expected time of a segment
@@ -43,9 +43,8 @@ class PairProgress:
 
     def _warn(self, seconds: float) -> None:
         if seconds > _WARN_AFTER_SECONDS:
-            warnings.warn(
-                f"the {self._total:,} pairs of a segment take about {_rounded(seconds)} on this "
-                "CPU; the strategies aggregate and aggregate-to-fine take seconds", stacklevel=6)
+            warn(f"the {self._total:,} pairs of a segment take about {_rounded(seconds)} on this "
+                 "CPU; the strategies aggregate and aggregate-to-fine take seconds")
 
 
 def _rounded(seconds: float) -> str:

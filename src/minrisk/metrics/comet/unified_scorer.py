@@ -7,7 +7,6 @@ severities, whose sum counts beside the three scores.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, warn
 from minrisk._core.progress import report_progress
 from minrisk._torch.tokens import length_batches
 from minrisk.metrics.comet.checkpoint import UNIFIED_CLASSES, XCOMET
@@ -143,8 +142,7 @@ class UnifiedScorer:
 
     def _warn_of_truncation(self, lengths: Sequence[int]) -> None:
         if any(length > self._max_tokens for length in lengths):
-            warnings.warn(truncation_warning("inputs", f"{self._max_tokens} tokens together"),
-                          stacklevel=4)
+            warn(truncation_warning("inputs", f"{self._max_tokens} tokens together"))
 
 
 def _scores(network: nn.Sequential, embeddings: Tensor) -> Tensor:

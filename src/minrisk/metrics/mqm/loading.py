@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from glob import glob
 from importlib.resources import as_file, files
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +15,7 @@ from minrisk.metrics.comet.numpy_scorer import Array, NumpyScorer, layers
 _PREFIX = "estimator.ff."  # as in COMET's checkpoints
 _INPUTS = 6 * 512  # six blocks of the encoder's embeddings
 _NUMPY = "numpy"
+_GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg")  # of NVIDIA's driver, AMD's, and in WSL
 
 
 def load(model: str | None, device: str, expected: bool) -> PairScorer:
@@ -47,11 +50,16 @@ def _read(path: Path, hint: str) -> dict[str, Array]:
 
 
 def _best() -> str:
-    if find_spec("torch") is None:
+    if find_spec("torch") is None or not _may_have_gpu():
         return _NUMPY
     import torch
 
     return "cuda" if torch.cuda.is_available() else _NUMPY
+
+
+def _may_have_gpu() -> bool:
+    """Whether to ask torch, whose import takes longer than many segments."""
+    return sys.platform != "linux" or any(map(glob, _GPU_FILES))
 
 
 def _on_device(weights: dict[str, Array], device: str, expected: bool) -> PairScorer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, product
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from minrisk._core.arrays import Floats, Ints
+from minrisk._core.errors import warn
 from minrisk._core.progress import report_progress
 from minrisk._torch.device import Runtime
 from minrisk._torch.tokens import length_batches
@@ -45,6 +45,6 @@ def pair_scores(hyps: int, refs: int, tokenize_pair: TokenizePair, score_batch: 
                 done += len(rows)
                 report_progress("pairs scored", done, result.size)
     if long:
-        warnings.warn(f"{long} of {result.size} pairs have more tokens than the model takes; "
-                      "it does not see the rest", stacklevel=4)
+        warn(f"{long} of {result.size} pairs have more tokens than the model takes; "
+             "it does not see the rest")
     return result

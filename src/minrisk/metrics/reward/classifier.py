@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.errors import InputError, Wording
+from minrisk._core.errors import InputError, Wording, warn
 from minrisk._core.progress import report_progress
 from minrisk._core.unicode import valid_unicode
 from minrisk._torch.device import Runtime
@@ -113,8 +112,8 @@ def _check(inputs: Sequence[_Input], limit: int) -> None:
         raise InputError("a source and its hypothesis have no token that the model knows; is this "
                          "the model's own tokenizer?")
     if long := sum(own.is_cut for own in inputs):
-        warnings.warn(f"{long} of {len(inputs)} hypotheses with their source have more than "
-                      f"{limit} tokens; the model does not see the rest", stacklevel=4)
+        warn(f"{long} of {len(inputs)} hypotheses with their source have more than "
+             f"{limit} tokens; the model does not see the rest")
 
 
 def _label(config: Any, options: Reward) -> int | None:

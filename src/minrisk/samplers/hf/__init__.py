@@ -190,7 +190,7 @@ class Transformers(Sampler):
 
     @lazy
     def _generator(self) -> Generator:
-        with needs_extra("the 'hf' sampler", "hf"):
+        with needs_extra(Wording("sampling without endpoint= (the 'hf' sampler)"), "hf"):
             from minrisk.samplers.hf.generator import Generator
         return Generator(self, *self._model.loaded)
 

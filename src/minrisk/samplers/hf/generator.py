@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from copy import deepcopy
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationConfig
 
-from minrisk._core.errors import InputError
-from minrisk._core.sampler import Prompt, Sample
+from minrisk._core.errors import InputError, Wording, warn
+from minrisk._core.sampler import Prompt, Sample, TruncationCount
 from minrisk._torch.detokenizing import Detokenizer
 from minrisk._torch.device import choose_device, choose_dtype
 from minrisk._torch.loading import load_config, load_model, load_tokenizer
@@ -28,6 +28,8 @@ from minrisk.samplers.hf.truncation import Truncation
 if TYPE_CHECKING:
     from minrisk.samplers.hf import Transformers
 
+_HINT = ("wanted a folder with a model's files, or its name on the hub (owner/name); a model of a "
+         "server needs the server's address, as endpoint")
 _DEFAULT_MAX_TOKENS = 256  # tokens of a sample, where neither options nor config say anything
 _UNSET_MAX_LENGTHS = (None, 20)  # defaults of generation configs that do not set it
 
@@ -51,7 +53,7 @@ class Generator:
         if self._prompts.forced_bos is not None:
             self._config.forced_bos_token_id = self._prompts.forced_bos
         self._ends = token_id_list(self._config.eos_token_id)
-        self._sampled, self._cut, self._next_warning = 0, 0, 1
+        self._truncation = TruncationCount()
         memory = None if options.memory is None else options.memory * 1e9
         self._stop = self._stop_strings()
         self._engine = SamplingEngine(self._model, self._config, truncation, self._limit,
@@ -89,7 +91,9 @@ class Generator:
         else:
             sequences = self._engine.sample(prompts, n, seed, indices)
         found = [self._samples(own) for own in sequences]
-        self._count_cut([sample for own in found for sample in own])
+        if message := self._truncation.add(chain.from_iterable(found),
+                                           Wording(f"max_tokens={self._limit}")):
+            warn(message)
         return found
 
     def _samples(self, given: Sequence[SampledSequence]) -> list[Sample]:
@@ -110,15 +114,6 @@ class Generator:
         forced = self._config.forced_eos_token_id is not None
         return len(tokens) >= self._limit and (forced or tokens[-1] not in self._ends)
 
-    def _count_cut(self, samples: Sequence[Sample]) -> None:
-        """Warns of samples that were cut: at the first, and whenever they are ten times more."""
-        self._sampled += sum(sample.count for sample in samples)
-        self._cut += sum(sample.count for sample in samples if sample.finish_reason == "length")
-        if self._cut >= self._next_warning:
-            self._next_warning = 10 ** len(str(self._cut))
-            warnings.warn(f"{self._cut:,} of {self._sampled:,} samples so far were cut at "
-                          f"max_tokens {self._limit}; raise it to see their ends", stacklevel=4)
-
     def _within_positions(self, limit: int) -> int:
         """The limit, which the model's number of positions bounds."""
         positions = getattr(decoder_config(self._model), "max_position_embeddings", None)
@@ -132,7 +127,7 @@ class Generator:
 def load(name: str, device_name: str, dtype: str) -> tuple[Any, Any]:
     """The model, ready to run, and its tokenizer."""
     device = choose_device(device_name, mps=False)
-    config = load_config(name)
+    config = load_config(name, _HINT)
     tokenizer = load_tokenizer(name)
     if not len(tokenizer):
         raise InputError(f"{name}: its tokenizer knows no words; are all of its files there?")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, warn
 from minrisk._core.lazy import lazy
 from minrisk._core.sampler import Message, Prompt
 from minrisk._core.templates import fill
@@ -131,8 +130,8 @@ class PromptEncoder:
         if self._options.overlong == "error":
             raise InputError(f"source {long[0] + 1} has {limit}, which the model cannot take; "
                              "shorten it, or let it be cut (overlong = cut)")
-        warnings.warn(f"{len(long)} of {total} sources have {limit}; the model does not see "
-                      "the rest", stacklevel=6)
+        warn(f"{len(long)} of {total} sources have {limit}; the model does not see "
+             "the rest")
 
     def _cut(self, ids: list[int]) -> list[int]:
         """A source keeps its beginning and its last token; a prompt keeps what comes last."""
