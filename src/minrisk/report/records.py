@@ -14,7 +14,7 @@ from minrisk._core.errors import InputError
 from minrisk._core.sample_columns import REFERENCE_COLUMNS
 from minrisk._core.sampler import INCOMPLETE
 from minrisk._core.segment import Segment
-from minrisk.io.jsonl import SAMPLE_FIELDS, SampleReader, id_of, show
+from minrisk.io.jsonl import SAMPLE_FIELDS, SampleReader, show
 from minrisk.io.record import Record
 
 TRUNCATED = "length"  # a finish reason
@@ -52,7 +52,7 @@ class PageReader(SampleReader):
 
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
         if _has_no_choice(fields):
-            found = id_of(fields, record.index)
+            found = self.ids.of(fields, record.index)
             return record.replace(id=found, value=_unranked(fields, found), samples=())
         fields, dropped = _without_dropped(fields)
         logprobs, of_samples = fields.get("logprobs"), fields.get("sample_logprobs")
