@@ -269,10 +269,11 @@ def test_however_many_jobs_take_long_short_ones_go_on():
     on_one_core(work)
 
 
-def test_a_job_that_gave_way_to_others_is_done_later():
+def test_a_job_that_gave_way_to_others_is_done_later(monkeypatch):
+    monkeypatch.setattr(workers, "_VERY_LONG", workers._LONG)
+
     async def work(found):
-        jobs = [found.run(time.sleep, 3), *(found.run(time.sleep, 2) for _ in range(5))]
-        return await asyncio.gather(*jobs)
+        return await asyncio.gather(*(found.run(time.sleep, 4 * workers._LONG) for _ in range(6)))
 
     assert on_one_core(work) == [None] * 6
 
