@@ -19,9 +19,10 @@ from reference_shards import HYPS, REFS, shards
 ray = pytest.importorskip("ray", reason="needs the extra minrisk[ray]")
 
 
-def test_no_cluster_at_an_address_is_told():
-    with pytest.raises(minrisk.MinriskError, match="no Ray cluster at nobody"):
-        minrisk.decode_parts(HYPS, [REFS], engine="ray", address="nobody")
+@pytest.mark.parametrize("address", ["nobody", "127.0.0.1:1", "127.0.0.1:99999"])
+def test_no_cluster_at_an_address_is_told(address):
+    with pytest.raises(minrisk.MinriskError, match=f"no Ray cluster at {address}"):
+        minrisk.decode_parts(HYPS, [REFS], engine="ray", address=address)
 
 
 def test_the_command_reads_files_on_the_cluster(cluster, tmp_path):

@@ -11,6 +11,7 @@ import logging
 import os
 import pickle
 import re
+import socket
 import subprocess
 import sys
 import warnings
@@ -133,9 +134,7 @@ def connected(address: str | None, cpus: int | None) -> Iterator[None]:
     except ray.exceptions.AuthenticationError as error:
         raise _refused(address, str(error)) from None
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise InputError(Wording("no Ray cluster at {place}: {error}; start one with `ray start "
-                                 "--head`, or leave address= out",
-                                 place=address or "this machine", error=error)) from None
+        raise _absent(address, error) from None
     try:
         yield
     finally:
@@ -143,15 +142,28 @@ def connected(address: str | None, cpus: int | None) -> Iterator[None]:
 
 
 def _check_access(address: str) -> None:
-    """Raise InputError if the cluster refuses this process; connecting would not say why."""
+    """Raise InputError if nobody is there, or the cluster refuses this process; connecting to it
+    would take a minute, and not say why.
+    """
     if not _HOST_AND_PORT.fullmatch(address):
         return
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
+    except (OSError, OverflowError) as error:  # a port has 16 bits
+        raise _absent(address, error) from None
     command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
     with suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE,
                               errors="replace")
         if done.returncode and "AuthenticationError" in done.stderr:
             raise _refused(address, _last_line(done.stderr).partition("AuthenticationError: ")[2])
+
+
+def _absent(address: str | None, error: Exception) -> InputError:
+    return InputError(Wording("no Ray cluster at {place}: {error}; start one with `ray start "
+                              "--head`, or leave address= out",
+                              place=address or "this machine", error=error))
 
 
 def _refused(address: str | None, reason: str) -> InputError:
