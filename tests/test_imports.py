@@ -15,12 +15,12 @@ from project import ROOT, TESTS
 
 SOURCE = ROOT / "src" / "minrisk"
 PLAIN = {f"_core.{name}" for name in (
-    "arrays", "errors", "options", "weights", "segment", "groups", "kmeans", "lazy", "threads",
+    "arrays", "errors", "options", "weights", "segment", "groups", "lazy", "threads",
     "progress",
-    "references", "foreign", "unicode", "sqlite_cache", "sampler", "sample_columns",
+    "references", "foreign", "unicode", "sqlite_cache", "sampler",
     "templates", "vote", "plugin_checks", "names")} | {"version"}
 PROTOCOLS = PLAIN | {f"_core.{name}" for name in (
-    "recipe", "metric", "adapters", "weighted_rows", "strategy", "pool", "batch", "registry",
+    "recipe", "metric", "adapters", "strategy", "pool", "batch", "registry",
     "signature")}
 CORE = PROTOCOLS | {"_core.reference_parts", "_core.decoding"}
 
@@ -39,12 +39,10 @@ MAY_IMPORT = {
     "_core.unicode": set(),
     "_core.names": set(),
     "_core.sqlite_cache": {"_core.errors"},
-    "_core.kmeans": {"_core.arrays"},
     "_core.weights": {"_core.arrays", "_core.errors"},
     "_core.segment": PLAIN,
     "_core.sampler": PLAIN,
     "_core.plugin_checks": PLAIN,
-    "_core.sample_columns": PLAIN,
     "_core.vote": set(),
     "_core.references": PLAIN,
     "_core.groups": PLAIN,
@@ -52,7 +50,6 @@ MAY_IMPORT = {
     # a function becomes a metric there
     "_core.named_files": {"_core.options"},
     "_core.adapters": PLAIN | {"_core.metric", "_core.named_files", "_core.registry", "metrics"},
-    "_core.weighted_rows": PLAIN,
     "_core.strategy": PLAIN | {"_core.metric", "_core.adapters", "_core.pool"},
     "_core.pool": PLAIN | {"_core.metric"},
     "_core.batch": PLAIN | {"_core.metric", "_core.adapters", "_core.pool"},

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 import minrisk
-from minrisk._core.kmeans import kmeans
+from minrisk.strategies.groups import kmeans
 
 
 def corrected(pool: minrisk.Pool, sizes: Sequence[int]) -> Iterator[tuple[str, np.ndarray, float]]:

@@ -11,7 +11,7 @@ from data import TESTING, TRAINING, judgements
 from torch import Tensor, nn
 
 from minrisk import Groups
-from minrisk._core.weighted_rows import WeightedRows
+from minrisk._core.groups import WeightedRows
 from minrisk.metrics.comet.estimator import Estimator, feed_forward
 from minrisk.metrics.comet.pair_blocks import slices
 from minrisk.metrics.comet.surrogate import LinearSurrogate

@@ -19,7 +19,7 @@ from data import NEWS, Judgement, judgements, sides, test_sets
 from scoring import accuracy, difference, distinct, spearman, with_interval
 
 import minrisk
-from minrisk._core.weighted_rows import WeightedRows
+from minrisk._core.groups import WeightedRows
 from minrisk.metrics.mqm import MQM
 
 HERE = Path(__file__).parent

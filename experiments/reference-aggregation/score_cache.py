@@ -14,8 +14,8 @@ import numpy as np
 
 from minrisk import Groups
 from minrisk._core.arrays import Floats
+from minrisk._core.groups import WeightedRows
 from minrisk._core.metric import AnyMetric, Surrogate
-from minrisk._core.weighted_rows import WeightedRows
 
 
 class ScoreCacheMetric:

@@ -26,28 +26,24 @@ from minrisk.metrics.bleurt import Bleurt
 from minrisk.metrics.cached import Cached
 from minrisk.metrics.chrf import ChrF
 from minrisk.metrics.cider import Cider
-from minrisk.metrics.combined import Combined
+from minrisk.metrics.combined import Combined, Cutoff, Symmetric
 from minrisk.metrics.comet import Comet, CometQE
 from minrisk.metrics.comet.unified import CometKiwi, XComet
 from minrisk.metrics.command import Command
-from minrisk.metrics.cutoff import Cutoff
 from minrisk.metrics.documents import Documents
-from minrisk.metrics.edit import Edit
+from minrisk.metrics.edit import Cer, Edit, Wer
 from minrisk.metrics.embedding import Embedding
-from minrisk.metrics.exact_match import ExactMatch
+from minrisk.metrics.exact_match import ExactMatch, Outcomes
+from minrisk.metrics.given import LogProb
 from minrisk.metrics.json_match import JsonMatch
 from minrisk.metrics.judge import Judge
-from minrisk.metrics.logprob import LogProb
 from minrisk.metrics.metricx import MetricX, MetricXQE
 from minrisk.metrics.mqm import MQM
-from minrisk.metrics.outcomes import Outcomes
 from minrisk.metrics.python import Python
 from minrisk.metrics.reward import Reward
 from minrisk.metrics.rouge import Rouge, RougeL
 from minrisk.metrics.symbolic import Symbolic
-from minrisk.metrics.symmetric import Symmetric
 from minrisk.metrics.ter import Ter
-from minrisk.metrics.wer import Cer, Wer
 from minrisk.samplers.ct2 import CTranslate2
 from minrisk.samplers.hf import Transformers
 from minrisk.samplers.openai import Endpoint

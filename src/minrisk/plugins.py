@@ -9,7 +9,7 @@ Names of other packages are found by their entry points: `minrisk.metrics`, `min
 from minrisk._core.adapters import inner, metric_option
 from minrisk._core.batch import Batch, bind
 from minrisk._core.errors import InputError, MissingExtra, UnusableError
-from minrisk._core.groups import Groups
+from minrisk._core.groups import Groups, WeightedRows
 from minrisk._core.metric import (
     Ability,
     AnyMetric,
@@ -24,7 +24,6 @@ from minrisk._core.pool import Pool
 from minrisk._core.sampler import PartialError, Sample, Sampler, Samples
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import MeanUtility, Strategy, segment_rng, stage_option
-from minrisk._core.weighted_rows import WeightedRows
 
 __all__ = [
     "Ability",

@@ -20,11 +20,10 @@ from minrisk._core.reference_parts import PartsDecoder
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy, batch_size_of, loads_model, metrics_of, prepare
 from minrisk.io.record import Record
-from minrisk.metrics.combined import Combined
+from minrisk.metrics.combined import Combined, Symmetric
 from minrisk.metrics.comet import Comet, CometQE
 from minrisk.metrics.edit import Edit
 from minrisk.metrics.mqm import MQM
-from minrisk.metrics.symmetric import Symmetric
 from minrisk.metrics.ter import Ter
 from minrisk.pipeline.references import ComputePartialStatistics
 from minrisk.pipeline.stages import Decode

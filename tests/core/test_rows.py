@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from minrisk._core.arrays import distinct_labels
 from minrisk._core.decoding import make_metric
 from minrisk._core.errors import InputError
-from minrisk._core.groups import Groups
-from minrisk._core.weighted_rows import WeightedRows
+from minrisk._core.groups import Groups, WeightedRows
 
 
 @given(st.lists(st.integers(0, 9), max_size=20))

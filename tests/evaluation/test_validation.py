@@ -19,10 +19,9 @@ from minrisk import ChrF, InputError, Ranking, Segment
 from minrisk._core.registry import METRICS, STRATEGIES
 from minrisk._core.strategy import Budget
 from minrisk.cli.execute import SOME_FAILED
-from minrisk.evaluation.budgets import Trial, trials
 from minrisk.evaluation.stages import PeekableReader
-from minrisk.evaluation.study import EXACT, Study, TrialResult, TrialResults
-from minrisk.evaluation.summary import summarise
+from minrisk.evaluation.study import EXACT, Study, Trial, TrialResult, TrialResults, trials
+from minrisk.evaluation.validation import summarise
 from minrisk.io.inputs import input_files
 from minrisk.io.jsonl import SampleReader
 from minrisk.tasks.corpus import LimitedReader

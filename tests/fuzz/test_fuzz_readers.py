@@ -21,8 +21,7 @@ from commands import Result, run
 from fuzzing import altered, dump, fuzz, json_values, mutated, scalars
 from minrisk._core.errors import InputError
 from minrisk._core.registry import SAMPLERS
-from minrisk._core.sample_columns import distinct
-from minrisk._core.sampler import Sample
+from minrisk._core.sampler import Sample, distinct
 from minrisk.io.compression import codec_of
 from minrisk.io.files import Input
 from minrisk.io.jsonl import SampleReader

@@ -14,8 +14,7 @@ from commands import run
 from fuzzing import altered, dump, fuzz, json_values, mutated
 from hostile_server import HostileServer, Reply
 from minrisk._core.errors import MinriskError
-from minrisk._core.sample_columns import columns
-from minrisk._core.sampler import Sample, Samples
+from minrisk._core.sampler import Sample, Samples, columns
 from minrisk.io.jsonl import SampleReader
 from minrisk.openai import client
 from minrisk.openai.choices import check_response, read_choices, read_usage

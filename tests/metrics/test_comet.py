@@ -23,10 +23,9 @@ import minrisk
 from comet_models import CHECKPOINTS, DATA, GOLDEN, cast, enter_hub
 from commands import run, wait_for, write
 from minrisk._core.errors import MissingExtra
-from minrisk._core.groups import Groups
+from minrisk._core.groups import Groups, WeightedRows
 from minrisk._core.metric import Ability
 from minrisk._core.progress import progress_listener
-from minrisk._core.weighted_rows import WeightedRows
 from minrisk._torch.tokens import length_batches
 from minrisk.metrics.comet import Comet, CometQE, checkpoint
 from minrisk.metrics.comet.estimator import Estimator, feed_forward, mean_distance

@@ -28,11 +28,10 @@ from minrisk._core.registry import METRICS
 from minrisk._core.signature import parts_signature
 from minrisk.metrics._fingerprint import fingerprint
 from minrisk.metrics.cached import Cached, _Keys, _table
-from minrisk.metrics.combined import Combined
+from minrisk.metrics.combined import Combined, Symmetric
 from minrisk.metrics.edit import Edit
 from minrisk.metrics.exact_match import ExactMatch
 from minrisk.metrics.given import GivenScores
-from minrisk.metrics.symmetric import Symmetric
 from minrisk.strategies.confident import MAX_CONTENDERS
 from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, PARTS_CHECKS, check_metric
 from small_metrics import many

@@ -14,8 +14,7 @@ import pytest
 import minrisk
 from commands import run, spawn, wait_for, write
 from minrisk._core.registry import METRICS
-from minrisk.metrics._program import Program
-from minrisk.metrics.command import Command, _program
+from minrisk.metrics.command import Command, Program, _program
 from minrisk.metrics.python import Python
 from minrisk.testing import check_metric
 

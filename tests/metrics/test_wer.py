@@ -15,7 +15,7 @@ jiwer = pytest.importorskip("jiwer", reason="needs jiwer, whose error rates ours
 import minrisk
 from commands import run, write
 from generators import FEW, cases, text_lists
-from minrisk.metrics.wer import Cer, Wer
+from minrisk.metrics.edit import Cer, Wer
 from minrisk.testing import METRIC_CHECKS
 from project import blocks
 from tolerance import assert_close

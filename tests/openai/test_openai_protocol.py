@@ -11,8 +11,7 @@ import pytest
 import openai_server
 from commands import run, write
 from minrisk._core.errors import InputError
-from minrisk._core.sample_columns import columns
-from minrisk._core.sampler import PartialError, Sample, Samples
+from minrisk._core.sampler import PartialError, Sample, Samples, columns
 from minrisk.openai import completions
 from minrisk.openai.capabilities import fewer_choices
 from minrisk.openai.choices import read_choices

@@ -10,7 +10,7 @@ import pytest
 
 import minrisk
 from mbrs_problems import CLUSTERS, COUNT, logprobs, points, repeated, samples
-from minrisk._core.kmeans import kmeans
+from minrisk.strategies.groups import kmeans
 from tolerance import assert_close
 
 GOLDEN = json.loads((Path(__file__).parent / "mbrs" / "golden.json").read_text(encoding="utf-8"))

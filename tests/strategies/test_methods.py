@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import minrisk
 from generators import cases, text_lists
-from minrisk._core.kmeans import kmeans
 from minrisk._core.strategy import resampled
 from minrisk.strategies import low_rank
+from minrisk.strategies.groups import kmeans
 from minrisk.strategies.race import Race
 from small_metrics import Counting, many
 from tolerance import assert_close

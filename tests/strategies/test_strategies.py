@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import minrisk
 from generators import cases, text_lists
-from minrisk._core.weighted_rows import WeightedRows
+from minrisk._core.groups import WeightedRows
 from minrisk.testing import check_strategy
 from small_metrics import Counting
 from tolerance import assert_close

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from minrisk._core.errors import InputError
-from minrisk._core.sample_columns import distinct, sample_columns
-from minrisk._core.sampler import Sample, usage_of
+from minrisk._core.sampler import Sample, distinct, sample_columns, usage_of
 from minrisk._core.segment import Confidence, Ranking, Segment, Uncertainty, shortened
 from minrisk.io.jsonl import columns_of, source_of
 from minrisk.io.record import AUTO, Record, segment_of

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import click
 
-from minrisk.evaluation.report import aligned
 from minrisk.evaluation.scoring import Score, SignificanceTest
+from minrisk.evaluation.validation import aligned
 
 ScoreFormat = Literal["json", "text", "latex"]
 _SIGNIFICANT = 0.05

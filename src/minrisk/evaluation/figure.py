@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from minrisk._core.errors import InputError, needs_extra
 from minrisk.evaluation.study import Study
-from minrisk.evaluation.summary import Summary, TrialSummary
+from minrisk.evaluation.validation import Summary, TrialSummary
 from minrisk.io.files import as_input_error
 
 _KINDS = (".png", ".svg", ".pdf")

@@ -1,19 +1,184 @@
-"""What `minrisk validate` found: a table, and the strategy that it recommends."""
+"""What `minrisk validate` found: means of every trial, a recommendation, and both as text.
+
+A trial is within the tolerance if the upper end of the 95% interval of its loss is, by a bootstrap
+over segments: a mean over few segments is often below the tolerance where the loss is above it.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import fmean, median
 from typing import Any
 
-from minrisk.evaluation.figure import check_figure, plot
-from minrisk.evaluation.report import report_lines
-from minrisk.evaluation.study import Study
-from minrisk.evaluation.summary import Summary, TrialSummary
+import numpy as np
+
+from minrisk._core.arrays import Floats
+from minrisk.evaluation.study import EXACT, Study, Trial, TrialResults
 from minrisk.io.store import write_text
 from minrisk.io.text_files import FilePath
+
+_TOLERATED_SHARE = 0.01  # of the gain, unless a tolerance is given
+_RESAMPLES = 1000
+_ENDS = (0.025, 0.975)  # of the interval
+_MIN_SPEEDUP = 2.0  # how much faster an approximation must be to be worth its errors
+
+
+@dataclass(frozen=True)
+class TrialSummary:
+    """The means of a trial over all segments, and its median time."""
+
+    trial: Trial
+    first: float
+    among: float
+    lost: float
+    lost_low: float  # the 95% interval of `lost`
+    lost_high: float
+    pairs: float
+    seconds: float  # features included
+
+    def as_json(self) -> dict[str, Any]:
+        fields = asdict(self)
+        return {"strategy": self.trial.strategy, "budget": self.trial.budget} | {
+            key: value for key, value in fields.items() if key != "trial"}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The summaries of all trials, and the tolerance for the recommendation."""
+
+    rows: list[TrialSummary]  # standard MBR first
+    segments: int
+    references: float  # in the mean
+    gain: float
+    tolerance: float  # in utility
+
+    @property
+    def exact(self) -> TrialSummary:
+        return self.rows[0]
+
+    @property
+    def fastest(self) -> TrialSummary:
+        return min(self._tolerable, key=lambda row: row.seconds)
+
+    @property
+    def recommended(self) -> TrialSummary:
+        """The fastest trial within the tolerance, unless standard MBR is nearly as fast."""
+        is_worth_it = self.exact.seconds > _MIN_SPEEDUP * self.fastest.seconds
+        return self.fastest if is_worth_it else self.exact
+
+    @property
+    def fewest_pairs(self) -> TrialSummary:
+        return min(self._tolerable, key=lambda row: (row.pairs, row.lost))
+
+    @property
+    def _tolerable(self) -> list[TrialSummary]:
+        """The trials within the tolerance; standard MBR always is, also if the gain is negative."""
+        return [row for row in self.rows if row is self.exact
+                or row.lost_high <= self.tolerance]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"segments": self.segments, "references": self.references, "gain": self.gain,
+                "tolerance": self.tolerance, "recommended": self.recommended.trial.label,
+                "fastest": self.fastest.trial.label,
+                "fewest_pairs": self.fewest_pairs.trial.label,
+                "trials": [row.as_json() for row in self.rows]}
+
+
+def summarise(trials: Iterable[Trial], segments: Sequence[TrialResults],
+              tolerance: float | None = None) -> Summary:
+    gain = fmean(segment.gain for segment in segments)
+    shares = _resamples(len(segments))
+    rows = [_summarised(trial, segments, shares) for trial in trials]
+    assert rows[0].trial == EXACT
+    references = fmean(segment.references for segment in segments)
+    return Summary(rows, len(segments), references, gain,
+                   _TOLERATED_SHARE * gain if tolerance is None else tolerance)
+
+
+def _resamples(count: int) -> Floats:
+    """(resamples, segments) the share of each segment in each bootstrap sample; always the same."""
+    rng = np.random.default_rng(0)
+    counts = rng.multinomial(count, np.full(count, 1 / count), _RESAMPLES)
+    shares: Floats = counts / count
+    return shares
+
+
+def _summarised(trial: Trial, segments: Sequence[TrialResults], shares: Floats) -> TrialSummary:
+    found = [segment.outcomes[trial.label] for segment in segments]
+    low, high = np.quantile(shares @ [o.lost for o in found], _ENDS)
+    features = median(segment.features for segment in segments)
+    return TrialSummary(trial, fmean(o.first for o in found), fmean(o.among for o in found),
+                        fmean(o.lost for o in found), float(low), float(high),
+                        fmean(o.pairs for o in found),
+                        features + median(o.seconds for o in found))
+
+
+def report_lines(summary: Summary, top: int, signature: str) -> Iterator[str]:
+    """The head of the table, its rows, and recommendations."""
+    rows = [("strategy", "budget", "top-1", f"top-{top}", "lost", "up to", "pairs", "ms"),
+            *(_cells(row) for row in summary.rows)]
+    yield from aligned(rows, labels=2)
+    yield (f"\nMeans over {summary.segments} segments of {summary.references:,.0f} references. "
+           f"top-1, top-{top}: how often the string that\nexact MBR picks is the first, "
+           f"or among the first {top}. lost: exact utility, against that string; up\n"
+           "to: the upper end of its 95% interval over segments, which must be tolerated.\n"
+           f"ms: median per segment, features included.\n{signature}\n")
+    yield from _recommendations(summary)
+
+
+def aligned(rows: Sequence[Sequence[str]], labels: int = 1) -> list[str]:
+    """The rows of a table as lines: first the columns of labels, then those of numbers.
+
+    >>> aligned([["system", "score"], ["a", "9.5"]])
+    ['system  score', 'a         9.5']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([*map(str.ljust, cells[:labels], widths),
+                       *map(str.rjust, cells[labels:], widths[labels:])]).rstrip()
+            for cells in rows]
+
+
+def _cells(row: TrialSummary) -> tuple[str, ...]:
+    return (row.trial.strategy, row.trial.budget, f"{row.first:.1%}", f"{row.among:.1%}",
+            f"{row.lost:.3g}", f"{row.lost_high:.3g}", f"{row.pairs:,.0f}",
+            f"{1000 * row.seconds:.1f}")
+
+
+def _recommendations(summary: Summary) -> Iterator[str]:
+    yield (f"Exact MBR gains {summary.gain:.3g} over a sample at random; "
+           f"a loss of {summary.tolerance:.3g} is tolerated.")
+    yield f"By time:  {_by_time(summary)}"
+    yield f"By pairs: {_by_pairs(summary)}"
+
+
+def _by_time(summary: Summary) -> str:
+    fastest, exact = summary.fastest, summary.exact
+    if fastest is exact:
+        return f"standard, which is exact and the fastest anyway: {_ms(exact)} a segment."
+    if summary.recommended is exact:
+        return (f"standard, which is exact and takes {_ms(exact)} a segment; the fastest,\n"
+                f"          {fastest.trial.label} with {_ms(fastest)}, is not twice as fast.")
+    return (f"{fastest.trial.label}, {_ms(fastest)} a segment instead of {_ms(exact)}; "
+            f"it loses {_lost(fastest)}.")
+
+
+def _by_pairs(summary: Summary) -> str:
+    fewest, exact = summary.fewest_pairs, summary.exact
+    if fewest is exact:
+        return "standard; nothing with fewer pairs stays within the tolerance."
+    return (f"{fewest.trial.label}, {fewest.pairs / exact.pairs:.2%} of standard's; "
+            f"it loses {_lost(fewest)}.")
+
+
+def _lost(row: TrialSummary) -> str:
+    return f"{row.lost:.3g} ({row.lost_low:.3g} to {row.lost_high:.3g})"
+
+
+def _ms(row: TrialSummary) -> str:
+    return f"{1000 * row.seconds:.3g} ms"
 
 
 @dataclass(frozen=True)
@@ -62,6 +227,8 @@ class Validation:
     def plot(self, path: FilePath) -> None:
         """Plot accuracy over effective references, as .png, .svg or .pdf (`minrisk[plot]`)."""
         assert self._study is not None
+        from minrisk.evaluation.figure import check_figure, plot  # which needs what is above
+
         check_figure(os.fspath(path))
         plot(self.summary, self._study, os.fspath(path))
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, MinriskError, Wording, message_of
-from minrisk._core.sample_columns import columns
-from minrisk._core.sampler import Prompt, Sample
+from minrisk._core.sampler import Prompt, Sample, columns
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.weights import checked_texts, weights_from_logprobs
 from minrisk.io.files import Input

@@ -12,8 +12,7 @@ from typing import Any, Literal, Protocol
 
 from minrisk._core.arrays import finite_numbers, finite_or_none
 from minrisk._core.errors import InputError, Wording
-from minrisk._core.sample_columns import columns, sample_columns
-from minrisk._core.sampler import Samples, number_drawn
+from minrisk._core.sampler import Samples, columns, number_drawn, sample_columns
 from minrisk._core.segment import Confidence, Ranking, Segment, Uncertainty
 from minrisk.io.record import Record
 

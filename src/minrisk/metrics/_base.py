@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
+from minrisk._core.groups import WeightedRows, check_rows
 from minrisk._core.metric import Ability, AnyMetric, DerivedMetric, Metric, Traits
 from minrisk._core.segment import Segment
-from minrisk._core.weighted_rows import WeightedRows, check_rows
 
 Objects = npt.NDArray[np.object_]  # features that are Python objects: texts, lists of words, ...
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
+from minrisk._core.groups import WeightedRows, check_rows
 from minrisk._core.metric import Metric, PartialStatistics
 from minrisk._core.threads import threads
-from minrisk._core.weighted_rows import WeightedRows, check_rows
 from minrisk.metrics._backend import backend
 
 

@@ -1,14 +1,28 @@
-"""sacreBLEU's tokenizers: the small ones are built in, the others come from sacreBLEU."""
+"""Normalisation and tokenizers of sacreBLEU: small ones are built in, others come from sacreBLEU.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from minrisk._core.errors import InputError, MissingExtra, needs_extra
+
+LOWERCASE_HELP = "ignore case"
+PUNCTUATION_HELP = "remove punctuation"
+
+
+def normalized(text: str, lowercase: bool, no_punct: bool) -> str:
+    """The text without what does not count; all white space is single spaces."""
+    text = text.lower() if lowercase else text
+    if no_punct:
+        text = "".join(c for c in text if not unicodedata.category(c).startswith("P"))
+    return " ".join(text.split())
+
 
 Tokenizer = Callable[[str], str]  # the text with white space between its tokens
 

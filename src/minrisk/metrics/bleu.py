@@ -12,10 +12,9 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
-from minrisk._core.groups import Groups
+from minrisk._core.groups import Groups, WeightedRows
 from minrisk._core.metric import Ability, PartialStatistics
 from minrisk._core.options import option
-from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics._backend import backend
 from minrisk.metrics._bleu_plain import bleu
 from minrisk.metrics._ngram import (

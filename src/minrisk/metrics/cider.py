@@ -18,12 +18,11 @@ import numpy as np
 
 from minrisk._core.arrays import Floats, Ints, sums
 from minrisk._core.errors import InputError, Wording
-from minrisk._core.groups import Groups
+from minrisk._core.groups import Groups, WeightedRows, check_rows
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
-from minrisk._core.weighted_rows import WeightedRows, check_rows
-from minrisk.metrics._normalization import LOWERCASE_HELP, PUNCTUATION_HELP, normalized
+from minrisk.metrics._tokenizers import LOWERCASE_HELP, PUNCTUATION_HELP, normalized
 
 _SCALE = 10.0  # of a score, as published
 _MAX_MATCHES_PER_BLOCK = 1 << 22  # n-grams in common that are held at a time

@@ -1,10 +1,14 @@
-"""Several metrics as one: a weighted sum of scores, ranks or scaled utilities, or a product."""
+"""Metrics made of others: sums and products, both directions, scores above a threshold.
+
+Scores below a threshold count for nothing in structure-conditional MBR (Eikema et al. 2025).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from statistics import fmean
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -15,9 +19,9 @@ from minrisk._core.errors import InputError, Wording
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric, DerivedMetric, PartialStatistics, Traits
 from minrisk._core.options import option
-from minrisk._core.recipe import SUM, is_sum, quoted
+from minrisk._core.recipe import SUM, inside, is_sum, quoted
 from minrisk._core.segment import Segment
-from minrisk.metrics._base import objects
+from minrisk.metrics._base import WrapperMetric, objects
 
 _RANK_DECIMALS = 9  # of the largest score: those that agree to this many have equal ranks
 _EQUAL = 1e-12  # relative: utilities that are less apart are equal but for rounding
@@ -232,3 +236,110 @@ def _rank_shares(scores: Floats, pool: Floats) -> Floats:
         below = np.searchsorted(ordered, own, "left") + np.searchsorted(ordered, own, "right")
         result[:, column] = below / (2 * ordered.size)
     return result
+
+
+@dataclass(frozen=True)
+class Symmetric(WrapperMetric):
+    """the mean of both directions of a metric: --metric symmetric:NAME
+
+    The score of a pair is the mean of u(h, r) and u(r, h); references cannot be averaged.
+
+    Args:
+        metric: the inner metric, by object, class or name.
+
+    >>> import minrisk
+    >>> symmetric = minrisk.Symmetric(minrisk.ChrF())
+    >>> texts = symmetric.features(["the cat sat", "a cat"])
+    >>> symmetric.scores(texts, texts).round(1)
+    array([[100. ,  32.5],
+           [ 32.5, 100. ]])
+    """
+
+    cost: ClassVar[str] = "twice that of its metric"
+    metric: AnyMetric = inner(help="an inner metric, as in symmetric:edit")
+
+    @property
+    def name(self) -> str:
+        return f"symmetric:{inside(self.metric.name)}"
+
+    @property
+    def traits(self) -> Traits:
+        """Corpora have statistics where the metric's have; nothing can be averaged."""
+        # on the way back, the reference is what is scored
+        return replace(super().traits, ignores_references=False,
+                       is_vote=self.metric.is_vote,
+                       abilities=self.metric.abilities & Ability.CORPUS_STATISTICS)
+
+    def answers(self, features: Any) -> list[str | None] | None:
+        return self.metric.answers(features)
+
+    def scores(self, hyps: Any, refs: Any, source: Any = None) -> Floats:
+        """(H, R)"""
+        there = self.metric.scores(hyps, refs, source)
+        back = there if hyps is refs else self.metric.scores(refs, hyps, source)
+        result: Floats = (there + back.T) / 2
+        return result
+
+    def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
+        """(N, 2 S) of both directions; on the way back every reference is a hypothesis."""
+        there: Floats = self.metric.statistics(hyps, refs)
+        back = [self.metric.statistics(own, [[hyp]] * len(own)).sum(axis=0)
+                for hyp, own in zip(hyps, refs, strict=True)]
+        return np.concatenate([there, np.reshape(back, there.shape)], axis=1)
+
+    def corpus(self, statistics: Floats) -> float:
+        return fmean(map(self.metric.corpus, np.split(statistics, 2)))
+
+
+@dataclass(frozen=True)
+class Cutoff(WrapperMetric):
+    """scores of a metric where they reach a threshold, else nothing: --metric cutoff:NAME
+
+    Only references that are near a hypothesis add to its utility, so that the choice is typical of
+    one kind of text, and no compromise between several (Eikema et al. 2025). References cannot be
+    averaged. The paper also leaves self out (`leave_self_out`).
+
+    Args:
+        metric: the inner metric, by object, class or name.
+        threshold: smallest score that counts.
+        below: score of pairs below the threshold; 0 unless given. An error, such as `ter`, needs
+            one: its scores are negative, and 0 is the best of them.
+
+    Raises:
+        InputError: if the metric is an error and `below` is not given, or not below the threshold.
+
+    >>> import minrisk
+    >>> cutoff = minrisk.Cutoff(minrisk.ChrF(), threshold=50)
+    >>> texts = cutoff.features(["the cat sat", "a cat", "the cat sat down"])
+    >>> cutoff.scores(texts, texts).round(1)
+    array([[100. ,   0. ,  66. ],
+           [  0. , 100. ,   0. ],
+           [ 88.6,   0. , 100. ]])
+    """
+
+    papers: ClassVar[tuple[str, ...]] = ("Eikema et al. 2025",)
+    cost: ClassVar[str] = "n · m scores of its metric"
+    metric: AnyMetric = inner(help="an inner metric, as in cutoff:chrf")
+    threshold: float = option(help="smallest score that counts")
+    below: float | None = option(None, help="score of pairs below the threshold; 0 unless given")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        below = self.below
+        if below is None and self.metric.is_error:
+            raise InputError(Wording("cutoff: {name!r} is an error, whose best score is 0; give "
+                                     "below=, a score under the threshold of {threshold:g}",
+                                     name=self.metric.name, threshold=self.threshold))
+        if (below or 0.0) > self.threshold:
+            raise InputError(f"cutoff: below must be at most the threshold of {self.threshold:g}; "
+                             f"got {below or 0:g}")
+
+    @property
+    def name(self) -> str:
+        return f"cutoff:{inside(self.metric.name)}"
+
+    def scores(self, hyps: Any, refs: Any, source: Any = None) -> Floats:
+        """(H, R)"""
+        found = self.metric.scores(hyps, refs, source)
+        result: Floats = np.where(found >= self.threshold, found, self.below or 0.0)
+        return result

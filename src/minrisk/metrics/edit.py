@@ -1,15 +1,81 @@
-"""Levenshtein similarity through RapidFuzz."""
+"""Levenshtein similarity, and word and character error rates with the numbers of jiwer: RapidFuzz.
+
+White space of any kind and length separates words. jiwer does so as well once its steps replace it
+by single spaces; by its default steps, a line break or a tab is part of a word.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import ClassVar, Literal
 
-from minrisk._core.arrays import Floats
-from minrisk._core.metric import Metric
+import numpy as np
+
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.errors import needs_extra
+from minrisk._core.metric import Ability, Metric
 from minrisk._core.options import option
-from minrisk.metrics._rapidfuzz import TokenSequences, all_pairs
+from minrisk._core.threads import threads
+from minrisk.metrics._base import Objects, objects
+from minrisk.metrics._tokenizers import LOWERCASE_HELP, PUNCTUATION_HELP, normalized
+
+Measure = Literal["Levenshtein.distance", "Levenshtein.normalized_similarity", "LCSseq.similarity"]
+
+
+@dataclass(frozen=True, eq=False)
+class TokenSequences:
+    """Each text as its characters, or as words that are numbers in a common vocabulary.
+
+    Numbers are compared several times as fast as words, so that words become numbers once.
+    """
+
+    tokens: Objects
+    vocabulary: dict[str, int] | None = None  # of words
+
+    @classmethod
+    def of_characters(cls, texts: Iterable[str]) -> TokenSequences:
+        return cls(objects(texts))
+
+    @classmethod
+    def of_words(cls, texts: Iterable[Iterable[str]]) -> TokenSequences:
+        vocabulary: dict[str, int] = {}
+        return cls(objects([vocabulary.setdefault(word, len(vocabulary)) for word in words]
+                           for words in texts), vocabulary)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, rows: Ints, /) -> TokenSequences:
+        return replace(self, tokens=self.tokens[rows])
+
+    @property
+    def lengths(self) -> Floats:
+        """(N,) numbers of tokens."""
+        return np.array([len(tokens) for tokens in self.tokens], np.float64)
+
+    def numbered_as(self, other: TokenSequences) -> Objects:
+        """The tokens with the numbers that words have in the vocabulary of other texts."""
+        if self.vocabulary is None or other.vocabulary is None or (
+                self.vocabulary is other.vocabulary):
+            return self.tokens
+        known = dict(other.vocabulary)
+        number = [known.setdefault(word, len(known)) for word in self.vocabulary]
+        return objects([number[token] for token in tokens] for tokens in self.tokens)
+
+
+def all_pairs(hyps: TokenSequences, refs: TokenSequences, measure: Measure, metric: str,
+              extra: str) -> Floats:
+    """(H, R) the measure of every pair of texts; `metric` and `extra` are for messages."""
+    with needs_extra(f"the {metric!r} metric", extra):
+        distance, process = (import_module(f"rapidfuzz.{name}") for name in ("distance", "process"))
+    algorithm, _, function = measure.partition(".")
+    result: Floats = process.cdist(hyps.tokens, refs.numbered_as(hyps), dtype=np.float64,
+                                   scorer=getattr(getattr(distance, algorithm), function),
+                                   workers=threads())
+    return result
 
 
 @dataclass(frozen=True)
@@ -48,3 +114,110 @@ class Edit(Metric[TokenSequences]):
     def scores(self, hyps: TokenSequences, refs: TokenSequences, source: object = None) -> Floats:
         """(H, R) similarity of every pair, 0 to 1."""
         return all_pairs(hyps, refs, "Levenshtein.normalized_similarity", self.name, "edit")
+
+
+class ErrorRate(Metric[TokenSequences]):
+    """Minus the edits of a hypothesis in percent of the tokens of its reference."""
+
+    abilities: ClassVar[Ability] = Ability.CORPUS_STATISTICS
+    is_error: ClassVar[bool] = True
+    features_per_segment: ClassVar[bool] = True  # a vocabulary for each segment
+
+    lowercase: bool
+    no_punct: bool
+
+    def prepare(self) -> None:
+        one = self.features(["a"])
+        self.scores(one, one)
+
+    def features(self, texts: Sequence[str]) -> TokenSequences:
+        return self._tokenized([
+            normalized(text, self.lowercase, self.no_punct) for text in texts])
+
+    def scores(self, hyps: TokenSequences, refs: TokenSequences, source: object = None) -> Floats:
+        """(H, R) minus the error rate of every pair, in percent."""
+        edits = all_pairs(hyps, refs, "Levenshtein.distance", self.name, "edit")
+        return _score(edits, refs.lengths)
+
+    def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
+        """(N, 2) edits to the reference with the lowest rate, and its length."""
+        rows = [self._nearest(hyp, own) for hyp, own in zip(hyps, refs, strict=True)]
+        return np.array(rows, np.float64).reshape(len(rows), 2)
+
+    def corpus(self, statistics: Floats) -> float:
+        return float(_score(*statistics))
+
+    @abstractmethod
+    def _tokenized(self, texts: Sequence[str]) -> TokenSequences: ...
+
+    def _nearest(self, hyp: str, refs: Sequence[str]) -> tuple[float, float]:
+        ours, theirs = self.features([hyp]), self.features(refs)
+        edits = all_pairs(ours, theirs, "Levenshtein.distance", self.name, "edit")[0]
+        best = int(np.argmax(_score(edits, theirs.lengths)))
+        return edits[best], theirs.lengths[best]
+
+
+@dataclass(frozen=True)
+class Wer(ErrorRate):
+    """word error rate, negated: from 0 (equal) down, -100 for an edit per word; needs minrisk[edit]
+
+    Insertions, deletions and substitutions of words in percent of the words of the reference, equal
+    to jiwer's where words are separated by single spaces; here, as most tokenizers have it, any
+    white space separates them. It is negated, so that higher is better; `minrisk.score` shows it
+    without the sign. A reference without words counts as one word.
+
+    Args:
+        lowercase: whether case is ignored.
+        no_punct: whether punctuation (of any script) is removed.
+
+    >>> import minrisk
+    >>> wer = minrisk.Wer(lowercase=True)
+    >>> wer.scores(wer.features(["The cat sat there"]), wer.features(["the cat sat down"]))
+    array([[-25.]])
+    """
+
+    name: ClassVar[str] = "wer"
+    papers: ClassVar[tuple[str, ...]] = ("Goel & Byrne 2000",)
+    cost: ClassVar[str] = "n · m edit distances"
+
+    lowercase: bool = option(False, help=LOWERCASE_HELP)
+    no_punct: bool = option(False, help=PUNCTUATION_HELP)
+
+    def _tokenized(self, texts: Sequence[str]) -> TokenSequences:
+        return TokenSequences.of_words(text.split() for text in texts)
+
+
+@dataclass(frozen=True)
+class Cer(ErrorRate):
+    """character error rate, negated: 0 down, -100 for an edit per character; needs minrisk[edit]
+
+    As `Wer`, with characters in the place of words; any white space counts as one space.
+
+    Args:
+        lowercase: whether case is ignored.
+        no_punct: whether punctuation (of any script) is removed.
+        whitespace: whether a space is a character; False compares words written together, as is
+            usual for Chinese and Japanese.
+
+    >>> import minrisk
+    >>> cer = minrisk.Cer()
+    >>> cer.scores(cer.features(["the cap"]), cer.features(["the cats"]))
+    array([[-25.]])
+    """
+
+    name: ClassVar[str] = "cer"
+    cost: ClassVar[str] = "n · m edit distances"
+
+    lowercase: bool = option(False, help=LOWERCASE_HELP)
+    no_punct: bool = option(False, help=PUNCTUATION_HELP)
+    whitespace: bool = option(True, help="count spaces as characters")
+
+    def _tokenized(self, texts: Sequence[str]) -> TokenSequences:
+        return TokenSequences.of_characters(
+            text if self.whitespace else text.replace(" ", "") for text in texts)
+
+
+def _score(edits: Floats, lengths: Floats) -> Floats:
+    """Minus the rate in percent; an empty reference counts as one token."""
+    result: Floats = -100 * edits / np.maximum(lengths, 1)
+    return result

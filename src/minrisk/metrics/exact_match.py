@@ -1,4 +1,7 @@
-"""Votes: two texts agree if their answers do (self-consistency, Wang et al. 2023)."""
+"""Votes: two texts agree if their answers do, or two programs if they printed the same.
+
+Self-consistency (Wang et al. 2023).
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,11 @@ import numpy as np
 
 from minrisk._core.arrays import Floats, Ints, sums
 from minrisk._core.errors import InputError, warn
-from minrisk._core.groups import Groups
+from minrisk._core.groups import Groups, WeightedRows, check_rows
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.vote import find_answer
-from minrisk._core.weighted_rows import WeightedRows, check_rows
 from minrisk.metrics._base import objects
 
 _NUMBER = re.compile(r"([-+]?)(\d{1,3}(?:,\d{3})+|\d*)(?:\.(\d*))?")
@@ -176,3 +178,39 @@ def canonical_number(text: str) -> str:
 def _ascii(digits: str) -> str:
     """The same digits, of any script, as 0 to 9 and without commas."""
     return "".join(str(int(digit)) for digit in digits if digit != ",")
+
+
+@dataclass(frozen=True)
+class Outcomes(ExactMatch):
+    """1 where two samples had the same outcome, else 0: a vote by what programs print
+
+    Outcomes are given with the samples, as the field `outcomes` of JSON lines or the argument of
+    that name: what each sample printed or returned when you executed it. Nothing is executed here.
+    Samples whose outcome is null or blank agree with none. References, where there are some, are
+    outcomes too. MBR-EXEC (Shi et al. 2022) and AlphaCode (Li et al. 2022) choose by such votes.
+
+    Args:
+        pattern: regular expression of the part of an outcome that counts, which is its first group
+            that matched, if it has one; None is the whole outcome.
+        pick: match of the pattern that counts, "first" or "last".
+        lowercase: whether case is ignored.
+        whitespace: whether white space is compared too.
+        numbers: whether numbers are compared by value, so that 1,000.0 is 1000.
+
+    Raises:
+        InputError: if the pattern is not a regular expression; when it is used, if a segment has no
+            outcomes.
+
+    >>> import minrisk
+    >>> programs = ["print(2 + 2)", "print(2 * 3)", "print(4)", "print(2 +)"]
+    >>> minrisk.decode(programs, outcomes=["4", "6", "4", None], metric="outcomes").utility
+    array([0.5 , 0.25, 0.5 , 0.  ])
+    """
+
+    name: ClassVar[str] = "outcomes"
+    papers: ClassVar[tuple[str, ...]] = ("Shi et al. 2022",)
+    cost: ClassVar[str] = "n + m outcomes; votes are counted"
+    compares_outcomes: ClassVar[bool] = True
+
+    def answer(self, text: str) -> str | None:
+        return super().answer(text) if text.strip() else None

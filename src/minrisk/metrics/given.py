@@ -1,4 +1,7 @@
-"""Scores that were computed before: `minrisk.decode(samples, matrix=scores)`."""
+"""Scores that are known before: a matrix, and log-probabilities of the samples themselves.
+
+The latter are a quality, the baseline of every reranker.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError
-from minrisk._core.metric import Metric
+from minrisk._core.errors import InputError, Wording
+from minrisk._core.metric import Ability, Metric
+from minrisk._core.options import option
 from minrisk._core.segment import Segment
+from minrisk._core.weights import check_not_positive
 from minrisk.metrics._base import Objects, objects
 
 
@@ -66,3 +71,70 @@ def _places(size: int, lists: Sequence[Sequence[str]]) -> dict[str, int] | None:
             if len(candidates) == size:
                 return {text: place for place, text in reversed(list(enumerate(candidates)))}
     return None
+
+
+@dataclass(frozen=True)
+class LogProb(Metric[Floats]):
+    """log-probability of a hypothesis by the model that sampled it, of a token or of the whole text
+
+    With `rerank` it chooses the most probable sample; with `quality-then-mbr` or `mbr-bon` it is a
+    reward that needs no further model. Segments have the log-probabilities (`logprobs`), as
+    `minrisk sample` writes them.
+
+    Args:
+        normalise: whether to divide by the length: in tokens where `lengths` says so, otherwise in
+            characters.
+
+    Raises:
+        InputError: when it is used, if a segment has no log-probabilities of its hypotheses, or
+            one above 0.
+
+    >>> import minrisk
+    >>> samples = ["yes", "no, not at all"]
+    >>> minrisk.decode(samples, logprobs=[-2, -3], strategy="rerank", metric="logprob").text
+    'yes'
+    >>> mean = minrisk.Rerank(minrisk.LogProb(normalise=True))
+    >>> minrisk.decode(samples, logprobs=[-2, -3], lengths=[1, 6], strategy=mean).text
+    'no, not at all'
+    """
+
+    name: ClassVar[str] = "logprob"
+    cost: ClassVar[str] = "none: samples have their log-probabilities"
+    abilities: ClassVar[Ability] = Ability.QUALITY
+    ignores_references: ClassVar[bool] = True
+    needs_segment: ClassVar[bool] = True
+
+    normalise: bool = option(False, help="divide by the length in tokens (characters, if that is "
+                             "not known)")
+
+    def features(self, texts: Sequence[str]) -> Floats:
+        raise InputError("metric 'logprob' does not judge texts alone; it needs the segments of "
+                         "samples with their log-probabilities")
+
+    def segment_features(self, segment: Segment, texts: Sequence[str]) -> Floats:
+        """(N,) log-probabilities of the hypotheses; NaN for references that are none of them."""
+        if segment.logprobs is None:
+            raise InputError(Wording("metric 'logprob' needs the log-probability of every "
+                                     "hypothesis; give logprobs (which weights='uniform' ignores), "
+                                     "or sample with a sampler that has them"))
+        check_not_positive(segment.logprobs)
+        known: dict[str, float] = {}
+        for text, logprob in zip(segment.hypotheses, self._values(segment).tolist(), strict=True):
+            known[text] = max(logprob, known.get(text, -np.inf))  # the same for equal texts
+        return np.array([known.get(text, np.nan) for text in texts])
+
+    def _values(self, segment: Segment) -> Floats:
+        assert segment.logprobs is not None
+        if not self.normalise:
+            return segment.logprobs
+        lengths = (np.array([len(text) for text in segment.hypotheses], np.float64)
+                   if segment.lengths is None else segment.lengths)
+        result: Floats = segment.logprobs / np.maximum(lengths, 1)  # an empty text has an end
+        return result
+
+    def scores(self, hyps: Floats, refs: Floats, source: object = None) -> Floats:
+        """(H, R) the same whatever the reference."""
+        return np.tile(hyps[:, None], len(refs))
+
+    def quality(self, hyps: Floats, source: object) -> Floats:
+        return hyps

@@ -14,10 +14,9 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import needs_extra
-from minrisk._core.groups import Groups
+from minrisk._core.groups import Groups, WeightedRows
 from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
-from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics._ngram import (
     NgramMetric,
     finalize,
@@ -26,7 +25,7 @@ from minrisk.metrics._ngram import (
     scores,
     utility,
 )
-from minrisk.metrics._rapidfuzz import TokenSequences, all_pairs
+from minrisk.metrics.edit import TokenSequences, all_pairs
 
 _WORD = re.compile("[a-z0-9]+")
 _MAX_UNSTEMMED = 3  # words of up to so many letters are not stemmed

@@ -26,7 +26,7 @@ from minrisk.metrics._math_answers import (
     is_formula,
     is_number,
 )
-from minrisk.metrics._program import Program
+from minrisk.metrics.command import Program
 
 _RESTARTS = 2
 

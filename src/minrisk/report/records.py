@@ -11,8 +11,7 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
-from minrisk._core.sample_columns import REFERENCE_COLUMNS
-from minrisk._core.sampler import INCOMPLETE
+from minrisk._core.sampler import INCOMPLETE, REFERENCE_COLUMNS
 from minrisk._core.segment import Segment
 from minrisk.io.jsonl import SAMPLE_FIELDS, SampleReader, show
 from minrisk.io.record import Record

@@ -11,11 +11,11 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.metric import AnyMetric
-from minrisk.evaluation.budgets import Trial
 from minrisk.evaluation.metric_bias import Origin, shared_metrics
 from minrisk.evaluation.scoring import Score, compare_means, score
 from minrisk.evaluation.stages import read_trial_results
-from minrisk.evaluation.summary import summarise
+from minrisk.evaluation.study import Trial
+from minrisk.evaluation.validation import summarise
 from minrisk.io.inputs import InputFile
 from minrisk.report.views import CHOICE, number, numbers
 

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from minrisk._core.batch import Batch
 from minrisk._core.metric import AnyMetric
-from minrisk._core.sample_columns import columns
-from minrisk._core.sampler import Sample
+from minrisk._core.sampler import Sample, columns
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import Strategy, loads_model
 from minrisk._core.vote import AnswerClasses, answer_of

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minrisk._core.errors import MinriskError
-from minrisk._core.sample_columns import columns
-from minrisk._core.sampler import Sample
+from minrisk._core.sampler import Sample, columns
 from minrisk._core.segment import Segment
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy

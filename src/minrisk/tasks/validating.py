@@ -18,8 +18,7 @@ from minrisk.evaluation.stages import (
     read_trial_results,
 )
 from minrisk.evaluation.study import LeftOut, Study, TrialResults
-from minrisk.evaluation.summary import summarise
-from minrisk.evaluation.validation import Validation
+from minrisk.evaluation.validation import Validation, summarise
 from minrisk.io.files import Input
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.parquet import is_parquet

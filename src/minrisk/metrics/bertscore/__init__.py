@@ -13,10 +13,10 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import needs_extra
+from minrisk._core.groups import WeightedRows, check_rows
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.segment import Segment
-from minrisk._core.weighted_rows import WeightedRows, check_rows
 from minrisk.metrics._base import agreement_of_cosines
 from minrisk.metrics.neural import NeuralModel
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import needs_extra
+from minrisk._core.groups import WeightedRows
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Ability
 from minrisk._core.options import option
-from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.comet.estimator_metric import (
     AGGREGATION,
     Aggregation,

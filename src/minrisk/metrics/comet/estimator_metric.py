@@ -6,9 +6,8 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal, Protocol
 
 from minrisk._core.arrays import Floats, Points
-from minrisk._core.groups import Groups
+from minrisk._core.groups import Groups, WeightedRows
 from minrisk._core.metric import Ability, PartialStatistics, Surrogate
-from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics._base import SourceMetric
 
 Aggregation = Literal["expected", "mean"]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
-from minrisk._core.weighted_rows import WeightedRows
+from minrisk._core.groups import WeightedRows
 from minrisk.metrics.comet.pair_blocks import PairProgress, blocks, slices
 
 Array = npt.NDArray[Any]  # float32

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from minrisk._core.arrays import Floats
-from minrisk._core.weighted_rows import WeightedRows
+from minrisk._core.groups import WeightedRows
 from minrisk._torch.device import InDtype, Runtime
 from minrisk.metrics.comet.checkpoint import REFERENCELESS
 from minrisk.metrics.comet.embedder import Embedder

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from minrisk._core.arrays import Floats
-from minrisk._core.weighted_rows import WeightedRows
+from minrisk._core.groups import WeightedRows
 from minrisk.metrics.comet.estimator import Estimator
 from minrisk.metrics.comet.pair_blocks import slices
 from minrisk.metrics.comet.tensors import text_embeddings, to_numpy

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError
-from minrisk._core.weighted_rows import WeightedRows
+from minrisk._core.groups import WeightedRows
 from minrisk._torch.device import upload
 
 

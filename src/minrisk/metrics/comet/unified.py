@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from minrisk._core.arrays import Floats, Ints
+from minrisk._core.groups import WeightedRows
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
-from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.comet import MODEL_HELP, CometModel
 from minrisk.metrics.neural.reference_free import ReferenceFree
 

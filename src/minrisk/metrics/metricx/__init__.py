@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, Wording, needs_extra
+from minrisk._core.groups import WeightedRows
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
-from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.neural.cross_encoder import CrossEncoder
 from minrisk.metrics.neural.reference_free import ReferenceFree
 

@@ -12,9 +12,9 @@ from typing import ClassVar
 import numpy as np
 
 from minrisk._core.arrays import Points
+from minrisk._core.groups import WeightedRows
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
-from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.comet.estimator_metric import (
     AGGREGATION,
     Aggregation,

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk._core.weighted_rows import WeightedRows, check_rows
+from minrisk._core.groups import WeightedRows, check_rows
 from minrisk.metrics.neural import NeuralModel
 
 

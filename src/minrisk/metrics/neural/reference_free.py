@@ -11,9 +11,8 @@ from typing import ClassVar
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk._core.groups import Groups
+from minrisk._core.groups import Groups, WeightedRows
 from minrisk._core.metric import Ability, PartialStatistics
-from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics._base import SourceMetric
 
 

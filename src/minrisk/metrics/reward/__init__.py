@@ -13,9 +13,9 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import needs_extra
+from minrisk._core.groups import WeightedRows
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
-from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.neural import NeuralModel
 from minrisk.metrics.neural.reference_free import ReferenceFree
 from minrisk.openai.client_options import KEY, server_address
