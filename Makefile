@@ -54,9 +54,10 @@ test-oldest:
 dev:
 	$(MAKE) VENV=.venv-dev .venv-dev/.dev
 
-# what editors and type checkers read of the registry, written anew
+# what editors and type checkers read of the registry, and the figure of the packages, written anew
 names: $(VENV)/.installed
 	PYTHONPATH=src $(BIN)/python tools/names.py
+	$(BIN)/python tools/packages.py
 
 # requirements/lock.txt and oldest.txt anew
 lock: $(VENV)/.lock-tools

@@ -128,6 +128,13 @@ def test_the_import_graph_is_the_one_of_the_design(path):
         assert imported(path) <= allowed
 
 
+def test_the_figure_of_the_packages_is_that_of_the_imports():
+    sys.path.insert(0, str(ROOT / "tools"))
+    import packages
+
+    assert packages.FIGURE.read_text(encoding="utf-8") == packages.figure(), "run `make names`"
+
+
 def test_torch_is_out_of_reach_of_the_core():
     """Neither by its own name nor through the package that holds it."""
     reach = {package_of(path) for path in modules()
