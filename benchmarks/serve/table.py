@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 HERE = Path(__file__).parent
 README = HERE / "README.md"
 PLACE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+ATTEMPTS = 3  # of the server at a request to the upstream: with two retries
 
 Results = dict[str, Any]
 
@@ -118,7 +121,18 @@ def load(results: Results) -> str:
     rows = [[f"{row[name]:,}" for name in names] for row in results["rows"]]
     clients = (f"{results['clients'] - results['hostile']} honest clients, {results['hostile']} "
                f"hostile ones; the upstream fails {results['failures']:.0%} of its requests.")
-    return f"{machine(results)} {clients}\n\n{markdown(head, rows)}"
+    return f"{machine(results)} {clients}\n\n{markdown(head, rows)}\n\n{failures(results)}"
+
+
+def failures(results: Results) -> str:
+    """Which honest requests failed, and how many an upstream fails that often."""
+    counts: Counter[str] = sum((Counter(row["failures"]) for row in results["rows"]), Counter())
+    honest = sum(row["honest"] for row in results["rows"])
+    listed = ", ".join(f"{count} with status {status}" for status, count in sorted(counts.items()))
+    expected = honest * results["failures"] ** ATTEMPTS
+    return (f"Of {honest:,} honest requests {counts.total()} failed: {listed}. The upstream fails "
+            f"all {ATTEMPTS} attempts at about {expected:.0f} of so many, which have status 502; "
+            "504 is a choice that came too late.")
 
 
 TABLES: dict[str, tuple[str, Callable[[Results], str]]] = {
