@@ -21,7 +21,8 @@ from minrisk.cli.sample import sample
 from project import ROOT
 
 LIBRARY = ("_core", "strategies", "evaluation", "io", "pipeline", "openai", "samplers")
-FOREIGN = {"--model", "--output_dir", "--copy_files", "--head"}  # flags of other programs
+FOREIGN = {"--model", "--output_dir", "--copy_files", "--head",
+           "--address"}  # flags of other programs
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def test_a_sampler_of_somebody_else_samples_and_translates(plugin):
     assert all(sorted(sample) == sorted("a-b-c") for sample in record["samples"])
     best = plugin("translate", "--sampler", "shuffle", "--joint", "-", "-n", "9", text="a b c")
     assert best.stdout.strip() in record["samples"]
-    assert "sampler:shuffle|joint:-|n:9|seed:0" in best.stderr
+    assert "sampler:shuffle|joint:-|n:9|" in best.stderr
 
 
 def test_plug_ins_are_listed_beside_the_built_in_names(plugin):

@@ -54,12 +54,12 @@ FILES = st.one_of(mutated(st.sampled_from([VALID, SAMPLING])), TEXTS, MAPPINGS,
                   st.binary(max_size=40))
 
 
-@fuzz(content=FILES)
-def test_a_configuration_is_values_of_options_or_an_error(content, tmp_path):
+@fuzz(content=FILES, command=st.sampled_from(["decode", "translate"]))
+def test_a_configuration_is_values_of_options_or_an_error(content, command, tmp_path):
     path = tmp_path / "run.yaml"
     path.write_bytes(content)
     try:
-        config = read_config(str(path))
+        config = read_config(str(path), command)
     except InputError:
         return
     for key, value in config.values.items():

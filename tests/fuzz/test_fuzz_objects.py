@@ -52,6 +52,6 @@ def test_objects_are_sampled_from_or_told(given):
 
 
 def check(found: list[Any]) -> None:
-    assert [result.index for result in found] == [0, 1, 2]
+    assert [result.position for result in found] == [0, 1, 2]
     assert found[0].error is None
     assert (found[1].error is None) == (found[2].error is None)
