@@ -61,9 +61,11 @@ def caches(heads: int, size: int, dtype: torch.dtype, cross_kv: torch.Tensor,
 
 
 def ways(own: list[KVCache], position: int, source: torch.Tensor) -> tuple:
-    """With torch and with Triton, whose new tokens have slots of their own."""
+    """With torch and with Triton, whose new tokens have slots of their own: a slot that one row
+    writes while another reads it is a race on a GPU.
+    """
     for cache in own:
-        cache.paths[:, position] = torch.arange(100 + position, 105 + position)
+        cache.paths[:, position] = torch.arange(100 + 5 * position, 105 + 5 * position)
     addresses = torch.from_numpy(own[1].addresses(0, position)).to(DEVICE)
     return (TorchAttention(own[0], position + 1, source), TritonAttention(addresses, source))
 
