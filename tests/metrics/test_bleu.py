@@ -115,7 +115,10 @@ def test_equal_references_count_as_one_where_smoothing_begins(metric, refs, weig
 
 
 def check_tokens(text: str, tokenize: str) -> None:
-    expected = sacrebleu(minrisk.BLEU(tokenize=tokenize)).tokenizer(text).split()
+    """sacreBLEU cuts white space at the end before it tokenizes, which matters for 13a: "-" and a
+    line break join two words.
+    """
+    expected = sacrebleu(minrisk.BLEU(tokenize=tokenize)).tokenizer(text.rstrip()).split()
     for core in (_native.bleu, _bleu_plain):
         [ours] = core.tokenize([text], tokenize)
         assert ours.split() == expected
@@ -129,6 +132,7 @@ def test_tokens_are_sacrebleus_around_every_character(tokenize):
 
 
 @given(text=st.one_of(texts, generated_texts), tokenize=st.sampled_from(list(BUILTIN)))
+@example(text="x -\n", tokenize="13a")
 def test_tokens_are_sacrebleus(text, tokenize):
     check_tokens(text, tokenize)
 
