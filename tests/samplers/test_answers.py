@@ -59,6 +59,13 @@ def test_truncated_samples_do_not_vote_where_others_are_finished(ask):
     assert (found["answer"], found["dropped"]) == ("8", 0)
 
 
+def test_dissent_is_no_candidate_where_samples_are_equal(ask):
+    texts = [choice("It is 7"), choice(None, "content_filter")]
+    [found] = ask(*texts, n=4, options=(*VOTE, "--nbest", 4)).records
+    assert found["votes"] == pytest.approx({"7": 0.5})
+    assert [entry["text"] for entry in found["nbest"]] == ["It is 7"]
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_python_has_the_same(server):
     server.always = altered(choice("8", "length"), choice("4"), choice(None, "content_filter"))

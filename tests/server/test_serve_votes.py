@@ -52,6 +52,11 @@ def test_truncated_and_empty_samples_are_dissent():
     assert found["uncertainty"]["unanswered"] == 0.5
 
 
+def test_dissent_is_no_candidate_where_samples_are_equal():
+    found = asked(["it is 7", "it is 7", "", " "], ExactMatch(r"\d+"))["minrisk"]
+    assert (found["votes"], found["distinct"]) == ({"7": 0.5}, 1)
+
+
 @pytest.mark.filterwarnings("ignore:exact-match. the pattern")
 def test_where_no_sample_has_an_answer_there_is_none():
     found = asked(["no idea", "what?"], ExactMatch(r"\d+"), abstain=0.1)["minrisk"]

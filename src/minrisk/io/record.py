@@ -12,7 +12,7 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, MinriskError, Wording, message_of
-from minrisk._core.sampler import Prompt, Sample, columns
+from minrisk._core.sampler import Prompt, Sample, columns, distinct
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.weights import checked_texts, weights_from_logprobs
 from minrisk.io.files import Input
@@ -86,7 +86,7 @@ def segment_among(samples: Sequence[Sample], others: Iterable[Sample], source: s
     """The segment of samples, among others that vote for no answer: these are blank references."""
     dissent = [replace(other, text="") for other in others]
     segment = segment_of([*samples, *dissent], source, weighting, index)
-    return segment.keep(np.arange(len(samples))) if dissent else segment
+    return segment.keep(np.arange(len(distinct(samples)))) if dissent else segment
 
 
 @dataclass(slots=True)
