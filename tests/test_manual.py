@@ -27,7 +27,7 @@ from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk.cli import cli
 from minrisk.cli.command import OptionsCommand
 from minrisk.cli.fields import entries
-from minrisk.io.jsonl import KNOWN_FIELDS
+from minrisk.io.segments import KNOWN_FIELDS
 from project import DOCS, ROOT, fenced_blocks, load_module
 
 PAGES = sorted(DOCS.rglob("*.md"))

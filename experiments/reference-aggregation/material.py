@@ -14,7 +14,7 @@ from settings import Dataset, Settings
 from minrisk import InputError
 from minrisk._core.signature import signature
 from minrisk.io.files import Input
-from minrisk.io.jsonl import parse
+from minrisk.io.segments import parse
 from minrisk.samplers.hf import Transformers
 
 _AT_ONCE = 8  # sources that are searched or sampled together, and lost together by a kill

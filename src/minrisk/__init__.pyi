@@ -18,8 +18,8 @@ from minrisk._core.threads import set_threads
 from minrisk._core.weights import weights_from_logprobs
 from minrisk.evaluation.scoring import Score, score
 from minrisk.evaluation.validation import Validation
-from minrisk.io.references import ReferenceFile
-from minrisk.io.text_files import TextFiles
+from minrisk.io.segments import ReferenceFile
+from minrisk.io.text import TextFiles
 from minrisk.metrics.bertscore import BertScore
 from minrisk.metrics.bleu import BLEU
 from minrisk.metrics.bleurt import Bleurt

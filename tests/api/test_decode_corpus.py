@@ -27,9 +27,9 @@ from minrisk._api.keywords import (
 )
 from minrisk._core.registry import SAMPLERS, STRATEGIES
 from minrisk._core.threads import set_threads, threads
-from minrisk.io.jsonl import SampleReader
 from minrisk.io.objects import ObjectReader
-from minrisk.io.record import checksum
+from minrisk.io.records import checksum
+from minrisk.io.segments import SampleReader
 from minrisk.pipeline.job import RunConfig
 
 RANDOM = [("standard", {}), ("n-by-s", {"subset": 3}), ("aggregate", {"groups": 3, "seed": 5}),

@@ -13,7 +13,7 @@ import minrisk
 from commands import run, write
 from generators import text_lists
 from minrisk import Ranking, Segment
-from minrisk.io.training import TrainingRecipe
+from minrisk.io.writers import TrainingRecipe
 
 # utilities against themselves fall from left to right
 SAMPLES = ["the cat sat", "the cat sat", "the cat sat", "the cat sat down", "a cat", "birds"]

@@ -19,7 +19,7 @@ from minrisk._core.options import Options
 from minrisk._core.reference_parts import PartsDecoder
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy, batch_size_of, loads_model, metrics_of, prepare
-from minrisk.io.record import Record
+from minrisk.io.records import Record
 from minrisk.metrics.combined import Combined, Symmetric
 from minrisk.metrics.comet import Comet, CometQE
 from minrisk.metrics.edit import Edit

@@ -23,7 +23,7 @@ from minrisk.evaluation.stages import PeekableReader
 from minrisk.evaluation.study import EXACT, Study, Trial, TrialResult, TrialResults, trials
 from minrisk.evaluation.validation import summarise
 from minrisk.io.inputs import input_files
-from minrisk.io.jsonl import SampleReader
+from minrisk.io.segments import SampleReader
 from minrisk.tasks.corpus import LimitedReader
 from project import SUPPORT
 from small_metrics import Counting, Curved

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from minrisk._core.errors import InputError
 from minrisk.io.inputs import InputFile
-from minrisk.io.record import RawRecord, Reader, Record
+from minrisk.io.records import RawRecord, Reader, Record
 
 
 def files(path: Path) -> tuple[InputFile, ...]:

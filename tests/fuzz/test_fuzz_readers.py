@@ -22,13 +22,11 @@ from fuzzing import altered, dump, fuzz, json_values, mutated, scalars
 from minrisk._core.errors import InputError
 from minrisk._core.registry import SAMPLERS
 from minrisk._core.sampler import Sample, distinct
-from minrisk.io.compression import codec_of
-from minrisk.io.files import Input
-from minrisk.io.jsonl import SampleReader
-from minrisk.io.lines import Column, TextReader
+from minrisk.io.files import Input, codec_of
 from minrisk.io.prompts import PromptReader
-from minrisk.io.record import RawRecord, Record, Weighting
-from minrisk.io.references import ReferenceFile
+from minrisk.io.records import RawRecord, Record, Weighting
+from minrisk.io.segments import ReferenceFile, SampleReader
+from minrisk.io.text import Column, TextReader
 from records import check_ids, files, parse, read
 
 zstandard = pytest.importorskip("zstandard", reason="needs the extra minrisk[zst]")

@@ -15,7 +15,7 @@ from fuzzing import altered, dump, fuzz, json_values, mutated
 from hostile_server import HostileServer, Reply
 from minrisk._core.errors import MinriskError
 from minrisk._core.sampler import Sample, Samples, columns
-from minrisk.io.jsonl import SampleReader
+from minrisk.io.segments import SampleReader
 from minrisk.openai import client
 from minrisk.openai.choices import check_response, read_choices, read_usage
 from minrisk.openai.errors import Detail, seconds_to_wait

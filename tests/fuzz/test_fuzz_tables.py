@@ -10,8 +10,8 @@ import pytest
 from hypothesis import strategies as st
 
 from fuzzing import fuzz, mutated
-from minrisk.io.jsonl import SampleReader
 from minrisk.io.prompts import PromptReader
+from minrisk.io.segments import SampleReader
 from records import check_ids, files, parse, read
 
 pyarrow = pytest.importorskip("pyarrow", reason="needs the extra minrisk[parquet]")

@@ -19,17 +19,14 @@ import pytest
 
 from commands import run, write
 from minrisk import InputError, MissingExtra, Ranking, Segment, decode_corpus
-from minrisk.io import compression
 from minrisk.io.files import Input, Output, file_key
 from minrisk.io.inputs import InputFile, input_files
-from minrisk.io.journal import Journal
-from minrisk.io.jsonl import SampleReader
-from minrisk.io.lines import Column, TextReader
-from minrisk.io.matrices import MatrixWriter
-from minrisk.io.partial_shard import PartialShard
-from minrisk.io.record import Record, Result, Weighting
-from minrisk.io.sink import MISSING
-from minrisk.io.writer import ChoiceWriter
+from minrisk.io.journal import Journal, PartialShard
+from minrisk.io.outputs import MISSING, MatrixWriter
+from minrisk.io.records import Record, Result, Weighting
+from minrisk.io.segments import SampleReader
+from minrisk.io.text import Column, TextReader
+from minrisk.io.writers import ChoiceWriter
 
 zstandard = pytest.importorskip("zstandard", reason="needs the extra minrisk[zst]")
 
@@ -215,7 +212,7 @@ def test_zst_without_its_package_says_what_to_install(tmp_path):
     def missing(name):
         raise ImportError(name)
 
-    with patch.object(compression, "import_module", missing):
+    with patch("minrisk.io.files.import_module", missing):
         with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[zst\]'"):
             texts(path)
         with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[zst\]'"):

@@ -24,11 +24,10 @@ from minrisk import ChrF, Standard
 from minrisk._core.errors import InputError
 from minrisk.cli.execute import SOME_FAILED
 from minrisk.io.inputs import InputFile, expand
-from minrisk.io.jsonl import SampleReader
-from minrisk.io.partial_shard import PartialShard
-from minrisk.io.record import Result, checksum
-from minrisk.io.shards import Shard, folder_shards
-from minrisk.io.sink import MISSING, UnfinishedShard
+from minrisk.io.journal import PartialShard
+from minrisk.io.outputs import MISSING, Shard, UnfinishedShard, folder_shards
+from minrisk.io.records import Result, checksum
+from minrisk.io.segments import SampleReader
 from minrisk.pipeline import processes
 from minrisk.pipeline.processes import Processes, plan_workers
 from minrisk.pipeline.reading import BlockReader

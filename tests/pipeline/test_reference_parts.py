@@ -18,8 +18,8 @@ from commands import run, wait_for
 from generators import cases
 from minrisk import References
 from minrisk._core.progress import progress_listener
-from minrisk.io.record import Result
-from minrisk.io.references import ReferenceFile
+from minrisk.io.records import Result
+from minrisk.io.segments import ReferenceFile
 from minrisk.metrics.edit import Edit
 from minrisk.pipeline.references import MAX_WAITING, PartSum
 from reference_shards import HYPS, REFS, WEIGHTS, shards
@@ -268,7 +268,7 @@ def test_a_blank_line_of_text_is_a_reference(folder):
 
 
 def test_a_file_is_read_a_block_at_a_time(folder, monkeypatch):
-    monkeypatch.setattr("minrisk.io.references.BLOCK", 3)
+    monkeypatch.setattr("minrisk.io.segments.BLOCK", 3)
     assert [list(b.texts) for b in ReferenceFile("b.txt").blocks()] == [REFS[2:5], REFS[5:]]
 
 

@@ -20,8 +20,8 @@ from minrisk import ChrF, InputError, MissingExtra, Ranking, Segment, Standard
 from minrisk._core.adapters import as_sampler
 from minrisk._core.errors import UnusableError
 from minrisk._core.sampler import PartialError, Sample, Samples, columns, distinct
-from minrisk.io.record import Record, Weighting
-from minrisk.io.writer import count_samples
+from minrisk.io.records import Record, Weighting
+from minrisk.io.writers import count_samples
 from minrisk.pipeline.stages import (
     Decode,
     GenerateReferences,

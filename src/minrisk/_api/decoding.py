@@ -23,11 +23,10 @@ from minrisk._core.decoding import (
 from minrisk._core.errors import InputError, Wording, warn
 from minrisk._core.registry import STRATEGIES
 from minrisk._core.segment import Segment
-from minrisk.io.jsonl import SampleReader
-from minrisk.io.record import Record
-from minrisk.io.text_files import FilePath, TextFiles
-from minrisk.io.training import PairChoice, TrainingWriter
-from minrisk.io.writer import Format
+from minrisk.io.records import Record
+from minrisk.io.segments import SampleReader
+from minrisk.io.text import FilePath, TextFiles
+from minrisk.io.writers import Format, PairChoice, TrainingWriter
 from minrisk.pipeline.stages import Collect
 from minrisk.tasks.corpus import segments_of
 from minrisk.tasks.decoding import (

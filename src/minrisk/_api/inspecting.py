@@ -13,7 +13,7 @@ from minrisk._api.keywords import DecodeKeywords
 from minrisk._api.runs import complete, run_config
 from minrisk._core.decoding import MetricLike, StrategyLike
 from minrisk.evaluation.scoring import texts_of
-from minrisk.io.text_files import FilePath
+from minrisk.io.text import FilePath
 from minrisk.report.inspecting import Inspecting, PageOptions, Unit, columns_of
 from minrisk.report.page import PageBuilder, save_page
 from minrisk.report.records import PageReader

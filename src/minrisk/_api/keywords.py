@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypedDict
 
 from minrisk._api.option_types import JobKeywords, SamplerKeywords, StrategyKeywords
-from minrisk.io.prompts import InputFormat
-from minrisk.io.text_files import FilePath
-from minrisk.io.writer import Format
+from minrisk.io.inputs import InputFormat
+from minrisk.io.text import FilePath
+from minrisk.io.writers import Format
 
 ShowProgress = bool | Callable[[int, int], object]  # called with segments done and failed so far
 

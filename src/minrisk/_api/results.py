@@ -9,9 +9,9 @@ from typing import Any, cast
 from minrisk._core.errors import InputError
 from minrisk._core.sampler import Sample, distinct, sample_columns, usage_of
 from minrisk._core.segment import Confidence, Ranking, Segment, Uncertainty, shortened
-from minrisk.io.jsonl import columns_of, source_of
-from minrisk.io.record import AUTO, Record, segment_of
-from minrisk.io.writer import choice_fields
+from minrisk.io.records import AUTO, Record, segment_of
+from minrisk.io.segments import columns_of, source_of
+from minrisk.io.writers import choice_fields
 
 
 @dataclass(frozen=True, repr=False)

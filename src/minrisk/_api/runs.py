@@ -13,8 +13,8 @@ from minrisk._api.results import RunSummary
 from minrisk._core.decoding import option_names
 from minrisk._core.errors import InputError, brief, unknown
 from minrisk._core.registry import Registry
-from minrisk.io.sink import QueueSink
-from minrisk.io.text_files import FilePath
+from minrisk.io.outputs import QueueSink
+from minrisk.io.text import FilePath
 from minrisk.pipeline.job import Job, RunConfig, open_run
 from minrisk.pipeline.progress import RunProgress
 

@@ -25,9 +25,9 @@ from minrisk._core.decoding import (
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.registry import SAMPLERS, STRATEGIES
 from minrisk._core.sampler import Message, Sampler, check_numbers
-from minrisk.io.prompts import InputFormat
-from minrisk.io.text_files import FilePath
-from minrisk.io.writer import Format
+from minrisk.io.inputs import InputFormat
+from minrisk.io.text import FilePath
+from minrisk.io.writers import Format
 from minrisk.pipeline.stages import Collect
 from minrisk.tasks.corpus import prompts_of
 from minrisk.tasks.sampling import (

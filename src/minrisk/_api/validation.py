@@ -17,7 +17,7 @@ from minrisk._core.registry import STRATEGIES
 from minrisk._core.strategy import Strategy
 from minrisk.evaluation.study import LeftOut
 from minrisk.evaluation.validation import Validation
-from minrisk.io.text_files import FilePath
+from minrisk.io.text import FilePath
 from minrisk.tasks.corpus import segments_of
 from minrisk.tasks.decoding import WeightOptions, Weights
 from minrisk.tasks.validating import StudyScope, Validating

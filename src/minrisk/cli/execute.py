@@ -20,10 +20,9 @@ from minrisk.cli.run_report import stage_summary, write_report
 from minrisk.io import remote
 from minrisk.io.files import check_writable
 from minrisk.io.inputs import ERRORS
-from minrisk.io.record import Result
+from minrisk.io.outputs import QueueSink, Shard, Sink
+from minrisk.io.records import Result
 from minrisk.io.run_store import RunStore
-from minrisk.io.shards import Shard
-from minrisk.io.sink import QueueSink, Sink
 from minrisk.pipeline.job import Job, open_run
 from minrisk.pipeline.progress import count_of
 from minrisk.pipeline.run import Run

@@ -18,7 +18,7 @@ from minrisk.cli.segment_input import JsonInput
 from minrisk.evaluation.metric_bias import bias_message, origin_of
 from minrisk.io import remote
 from minrisk.io.files import Input, check_writable
-from minrisk.io.jsonl import output_texts
+from minrisk.io.segments import output_texts
 from minrisk.io.store import check_new
 from minrisk.report.inspecting import Inspecting, PageOptions
 from minrisk.report.page import PageBuilder, check_target, is_large, save_page

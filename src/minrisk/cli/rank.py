@@ -21,14 +21,12 @@ from minrisk.cli.options import argument
 from minrisk.cli.progress import Progress, has_room_for_bar
 from minrisk.cli.run_options import QUIET_HELP, apply_quiet
 from minrisk.io.files import Output
-from minrisk.io.inputs import InputFile, open_input
-from minrisk.io.jsonl import SampleReader, parse
+from minrisk.io.inputs import InputFile, is_json, open_input
 from minrisk.io.parquet import is_parquet
-from minrisk.io.prompts import is_json
-from minrisk.io.record import Record, error_location
-from minrisk.io.references import ReferenceFile
+from minrisk.io.records import Record, error_location
+from minrisk.io.segments import ReferenceFile, SampleReader, parse
 from minrisk.io.store import check_new, write_text
-from minrisk.io.writer import ChoiceWriter
+from minrisk.io.writers import ChoiceWriter
 from minrisk.pipeline.job import WorkerConfig, check_files, is_stream
 from minrisk.pipeline.references import as_parts_strategy, sum_parts
 from minrisk.tasks.decoding import UTILITIES_HELP

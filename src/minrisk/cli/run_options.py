@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from minrisk._core.options import flag
 from minrisk._core.threads import set_threads
 from minrisk.cli.flags import portable_as_flags
-from minrisk.io.writer import Writer
+from minrisk.io.writers import Writer
 from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import Stage, Write
 from minrisk.pipeline.workers import WorkerPool

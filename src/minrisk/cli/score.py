@@ -20,8 +20,8 @@ from minrisk.evaluation.metric_bias import origin_of, warn_of_bias
 from minrisk.evaluation.scoring import SEED, Score, SignificanceTest, score_signature
 from minrisk.evaluation.scoring import score as score_systems
 from minrisk.io.files import Input
-from minrisk.io.jsonl import output_texts
 from minrisk.io.remote import redact_url
+from minrisk.io.segments import output_texts
 from minrisk.pipeline.job import THREADS_HELP, check_files
 
 

@@ -11,8 +11,8 @@ from minrisk._core.options import flag
 from minrisk._core.strategy import Strategy
 from minrisk.cli.options import argument
 from minrisk.io.inputs import InputFile, input_files
-from minrisk.io.jsonl import SampleReader
-from minrisk.io.text_files import TextFiles
+from minrisk.io.segments import SampleReader
+from minrisk.io.text import TextFiles
 from minrisk.tasks.corpus import Corpus
 from minrisk.tasks.decoding import LIMIT_HELP, Decoding, OracleOption, WeightOptions
 

@@ -25,7 +25,7 @@ from minrisk.cli.components import (
     sampler_component,
 )
 from minrisk.io.files import Input
-from minrisk.io.record import Weighting
+from minrisk.io.records import Weighting
 from minrisk.tasks.decoding import MeasureOptions
 from minrisk.tasks.sampling import ANSWER_SAMPLES
 

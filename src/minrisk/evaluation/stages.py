@@ -11,9 +11,9 @@ from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.segment import Segment
 from minrisk.evaluation.study import Study, TrialResults
 from minrisk.io.files import Input, text_of
-from minrisk.io.jsonl import parse
-from minrisk.io.record import RawRecord, Reader, Record, error_location
-from minrisk.io.writer import error_line, json_line
+from minrisk.io.records import RawRecord, Reader, Record, error_location
+from minrisk.io.segments import parse
+from minrisk.io.writers import error_line, json_line
 from minrisk.pipeline.batches import in_batches
 
 _TYPICAL = 32  # segments whose sizes decide which budgets are tried

@@ -18,7 +18,7 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk.evaluation.study import EXACT, Study, Trial, TrialResults
 from minrisk.io.store import write_text
-from minrisk.io.text_files import FilePath
+from minrisk.io.text import FilePath
 
 _TOLERATED_SHARE = 0.01  # of the gain, unless a tolerance is given
 _RESAMPLES = 1000

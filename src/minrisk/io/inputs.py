@@ -1,21 +1,25 @@
-"""Input files: the paths and patterns that name them, and their identity."""
+"""Input files: the paths and patterns that name them, their identity, and their format."""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any, Literal, NamedTuple
 
 from minrisk._core.errors import InputError, brief, warn
 from minrisk.io import remote
-from minrisk.io.files import Input
+from minrisk.io.files import EXTENSIONS, Input
 from minrisk.io.parquet import ParquetInput, is_parquet
 
 # in every output folder; tools that read the folder as data ignore a leading dot
 ERRORS, MANIFEST = ".errors.jsonl", ".manifest.json"
 OLD_ERRORS, OLD_MANIFEST = "errors.jsonl", "manifest.json"  # of earlier versions
+WORK = ".minrisk"  # hidden folder of unfinished results; never the name of an output
+JSON = (".jsonl", ".json", ".ndjson")
+InputFormat = Literal["auto", "text", "json"]
 _IDENTITY_BYTES = 1 << 20  # at the beginning of a file
 
 
@@ -102,3 +106,20 @@ def _is_beside_shards(path: str) -> bool:
 
 def _exists(path: str) -> bool:
     return remote.exists(path) if remote.is_url(path) else os.path.exists(path)
+
+
+def peek_format(source: Input, format: InputFormat = "auto") -> tuple[bool, Iterator[bytes]]:
+    """Whether an input is JSON lines, and all of its lines."""
+    lines = iter(source)
+    first = next(lines, b"")
+    as_json = source.has_fields or is_json(format, source.path, first)
+    return as_json, chain([first] if source.number else [], lines)
+
+
+def is_json(format: InputFormat, path: str, line: bytes) -> bool:
+    """Whether a file is JSON lines, by the given format, its name, or its first line."""
+    if format != "auto":
+        return format == "json"
+    for extension in EXTENSIONS:
+        path = path.removesuffix(extension)
+    return path.endswith(JSON) or line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{")

@@ -1,4 +1,4 @@
-"""Python objects as records: segments, or dictionaries with the fields of JSON lines."""
+"""Python objects as records: segments, dictionaries with the fields of JSON lines, and tables."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 from minrisk._core.errors import InputError, Wording, brief
 from minrisk._core.segment import Segment
 from minrisk.io.files import Input
-from minrisk.io.jsonl import SampleReader
 from minrisk.io.prompts import PromptReader
-from minrisk.io.record import RawRecord, Record, checksum
+from minrisk.io.records import RawRecord, Record, checksum
+from minrisk.io.segments import SampleReader
 
 
 @dataclass(frozen=True)
@@ -105,3 +105,34 @@ def _checksum(content: Any) -> int:
 
 def _plain_or_text(value: Any) -> Any:
     return _plain(value) if isinstance(value, np.ndarray | np.generic) else str(value)
+
+
+def rows_of(items: Any) -> Any:
+    """The rows of a table as dictionaries; anything else as it is. No package is imported.
+
+    Missing values, which pandas has as NaN, are None.
+    """
+    if hasattr(items, "to_batches"):  # Arrow
+        return (row for batch in items.to_batches() for row in batch.to_pylist())
+    if hasattr(items, "to_pylist"):  # a batch or a column of Arrow
+        return items.to_pylist()
+    if hasattr(items, "iter_rows"):  # polars
+        return iter(items.iter_rows(named=True))
+    if hasattr(items, "itertuples"):  # pandas
+        return _pandas_rows(items)
+    if hasattr(items, "to_list") and hasattr(items, "dtype"):  # a column
+        return [value.tolist() if hasattr(value, "tolist") else value for value in items.to_list()]
+    return items
+
+
+def _pandas_rows(table: Any) -> Iterator[dict[str, Any]]:
+    names = [str(name) for name in table.columns]
+    for row in table.itertuples(index=False, name=None):
+        yield {name: None if _is_missing(value) else value
+               for name, value in zip(names, row, strict=True)}
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether it is NaN, or pandas' own mark, which is equal to nothing."""
+    is_number = isinstance(value, float) or type(value).__name__ in ("NAType", "NaTType")
+    return is_number and value is not None and (value != value) is not False

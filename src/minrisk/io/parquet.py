@@ -14,7 +14,7 @@ from typing import Any
 
 from minrisk._core.errors import InputError, MinriskError, needs_extra
 from minrisk.io.files import Input, as_input_error, open_file
-from minrisk.io.record import error_location
+from minrisk.io.records import error_location
 
 TEXTS = frozenset({"samples", "hypotheses", "references", "source", "prompt"})
 _ROWS = 64  # read at a time; a row may hold thousands of samples

@@ -11,18 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 from minrisk._core.errors import InputError, Wording
-from minrisk.io.compression import EXTENSIONS
 from minrisk.io.files import Input, text_of
-from minrisk.io.inputs import InputFile
-from minrisk.io.jsonl import SAMPLE_FIELDS, Ids, parse, show, source_of
-from minrisk.io.record import RawRecord, Record, checksum
+from minrisk.io.inputs import InputFile, InputFormat, peek_format
+from minrisk.io.records import RawRecord, Record, checksum
+from minrisk.io.segments import SAMPLE_FIELDS, Ids, parse, show, source_of
 
-InputFormat = Literal["auto", "text", "json"]
-JSON = (".jsonl", ".json", ".ndjson")
 _OUTPUT_FIELDS = SAMPLE_FIELDS | {"id", "usage"}  # fields that `sample` writes
 
 
@@ -72,23 +68,6 @@ class PromptReader:
 def is_source(record: Record) -> bool:
     """Whether the model is given a source without prompt or messages."""
     return "prompt" not in record.fields and "messages" not in record.fields
-
-
-def peek_format(source: Input, format: InputFormat = "auto") -> tuple[bool, Iterator[bytes]]:
-    """Whether an input is JSON lines, and all of its lines."""
-    lines = iter(source)
-    first = next(lines, b"")
-    as_json = source.has_fields or is_json(format, source.path, first)
-    return as_json, chain([first] if source.number else [], lines)
-
-
-def is_json(format: InputFormat, path: str, line: bytes) -> bool:
-    """Whether a file is JSON lines, by the given format, its name, or its first line."""
-    if format != "auto":
-        return format == "json"
-    for extension in EXTENSIONS:
-        path = path.removesuffix(extension)
-    return path.endswith(JSON) or line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{")
 
 
 def _prompt(fields: dict[str, Any]) -> str | list[dict[str, Any]]:

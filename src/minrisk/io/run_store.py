@@ -27,15 +27,12 @@ from uuid import uuid4
 from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk.io.files import Output, as_input_error, replace_file
 from minrisk.io.inputs import ERRORS, MANIFEST, OLD_ERRORS, OLD_MANIFEST
-from minrisk.io.journal import Journal
-from minrisk.io.matrices import MatrixWriter
-from minrisk.io.partial_shard import PartialShard
-from minrisk.io.record import Failure, Result
+from minrisk.io.journal import Journal, PartialShard
+from minrisk.io.outputs import MatrixWriter, Shard, UnfinishedShard
+from minrisk.io.records import Failure, Result
 from minrisk.io.remote import redact_url
-from minrisk.io.shards import Shard
-from minrisk.io.sink import UnfinishedShard
 from minrisk.io.store import LOCK, Store, another_run, file_store, folder_store, locked
-from minrisk.io.writer import json_line
+from minrisk.io.writers import json_line
 
 _RUN = re.compile(r"[0-9a-f]{32}")
 _OWN = re.compile(rf"{_RUN.pattern}(\..+)?$|{re.escape(ERRORS)}")  # in the working folder

@@ -16,10 +16,9 @@ from typing import Any, BinaryIO, Protocol
 
 from minrisk._core.errors import InputError, Wording
 from minrisk.io import remote
-from minrisk.io.compression import codec_for
-from minrisk.io.files import as_input_error, replace_file
+from minrisk.io.files import as_input_error, codec_for, replace_file
+from minrisk.io.inputs import WORK
 from minrisk.io.platform import try_lock
-from minrisk.io.shards import WORK
 
 _LOCAL_SCHEME = "file://"
 LOCK = "lock"

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Literal, TypeVar
 
 from minrisk._core.errors import MinriskError, MissingExtra, UnusableError
-from minrisk.io.record import Record
+from minrisk.io.records import Record
 
 BATCH = 16  # segments, unless the metric or the sampler prefers another number
 # segments that take milliseconds each: sending a block costs more than decoding a segment

@@ -17,13 +17,19 @@ from minrisk._core.threads import MAX_THREADS
 from minrisk.io import remote
 from minrisk.io.files import Output, as_input_error, file_key
 from minrisk.io.inputs import ERRORS, MANIFEST, InputFile
-from minrisk.io.matrices import MatrixWriter
+from minrisk.io.outputs import (
+    MatrixWriter,
+    QueueSink,
+    Shard,
+    Sink,
+    StreamSink,
+    Writable,
+    folder_shards,
+)
 from minrisk.io.parquet import check_parquet, is_parquet
-from minrisk.io.record import Reader
+from minrisk.io.records import Reader
 from minrisk.io.run_store import RunStore, manifest_name
-from minrisk.io.shards import Shard, folder_shards
-from minrisk.io.sink import QueueSink, Sink, StreamSink, Writable
-from minrisk.io.writer import Writer
+from minrisk.io.writers import Writer
 from minrisk.pipeline.batches import BATCH, OnError
 from minrisk.pipeline.processes import Processes
 from minrisk.pipeline.run import Policy, Run

@@ -9,8 +9,8 @@ from time import perf_counter
 
 from minrisk._core.errors import InputError, MinriskError, message_of
 from minrisk.io.files import Input
-from minrisk.io.record import RawRecord, location
-from minrisk.io.sink import MISSING, UnfinishedShard
+from minrisk.io.outputs import MISSING, UnfinishedShard
+from minrisk.io.records import RawRecord, location
 from minrisk.pipeline.workers import Block, End
 
 

@@ -17,9 +17,8 @@ from minrisk._core.reference_parts import PartsDecoder, PartsStrategy, PartStati
 from minrisk._core.references import ReferencePart
 from minrisk._core.strategy import Strategy, loads_model, prepare
 from minrisk.io.files import Input
-from minrisk.io.record import RawRecord, Record, Result
-from minrisk.io.shards import Shard
-from minrisk.io.sink import OrderedSink
+from minrisk.io.outputs import OrderedSink, Shard
+from minrisk.io.records import RawRecord, Record, Result
 from minrisk.pipeline.job import WorkerConfig
 from minrisk.pipeline.run import Policy, Run
 from minrisk.pipeline.stages import Collect, Parse

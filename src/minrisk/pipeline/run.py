@@ -14,9 +14,8 @@ from operator import attrgetter
 from time import perf_counter
 
 from minrisk._core.errors import InputError, Wording, warn
-from minrisk.io.record import Result
-from minrisk.io.shards import count_records
-from minrisk.io.sink import MISSING, Sink, UnfinishedShard
+from minrisk.io.outputs import MISSING, Sink, UnfinishedShard, count_records
+from minrisk.io.records import Result
 from minrisk.pipeline.batches import OnError
 from minrisk.pipeline.reading import BlockReader
 from minrisk.pipeline.runner import Inline, Runner, RunningWorkers

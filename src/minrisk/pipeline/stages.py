@@ -39,9 +39,8 @@ from minrisk._core.strategy import (
     prepare_thread,
     take_usage,
 )
-from minrisk.io.jsonl import source_of
 from minrisk.io.prompts import is_source
-from minrisk.io.record import (
+from minrisk.io.records import (
     AUTO,
     RawRecord,
     Reader,
@@ -51,7 +50,8 @@ from minrisk.io.record import (
     segment_among,
     segment_of,
 )
-from minrisk.io.writer import Writer
+from minrisk.io.segments import source_of
+from minrisk.io.writers import Writer
 from minrisk.pipeline.batches import OnError, in_batches, in_threads, is_finished
 
 _PROMPTS_WITH_EQUAL_SAMPLES = 3  # that make a warning

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from minrisk._core.errors import InputError, MissingExtra, UnusableError, message_of
 from minrisk._core.threads import set_threads, threads
-from minrisk.io.record import Record
+from minrisk.io.records import Record
 from minrisk.pipeline.stages import Parse, Stage
 
 Seconds = dict[str, float]

@@ -11,8 +11,7 @@ from minrisk._core.options import Options, checked, flag
 from minrisk._core.strategy import Strategy, compares_texts
 from minrisk.io.inputs import InputFile
 from minrisk.pipeline.job import Job, RunConfig
-from minrisk.report.page import PageBuilder
-from minrisk.report.stages import BuildViews, ViewWriter
+from minrisk.report.page import BuildViews, PageBuilder, ViewWriter
 from minrisk.report.systems import read_validation
 from minrisk.report.views import CHOICE, REFERENCE, View
 from minrisk.tasks.decoding import Decoding

@@ -1,4 +1,4 @@
-"""One file that opens anywhere: a template, a style, scripts, and the data, deflated.
+"""From records to views, and to one file that opens anywhere: a template, scripts and the data.
 
 Everything that comes from samples is inside base64, which cannot end an element, and the scripts
 make text nodes of it and nothing else. The policy lets nothing run but the scripts of this folder,
@@ -13,17 +13,25 @@ import tempfile
 import zlib
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from typing import IO, Any, Self
 
+from minrisk._core.batch import Batch
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import AnyMetric
+from minrisk._core.segment import Segment
+from minrisk._core.strategy import averages_scores, compares_texts
 from minrisk.evaluation.metric_bias import Origin
+from minrisk.io.records import Record
 from minrisk.io.store import write_whole
-from minrisk.report.stages import compact_json
+from minrisk.pipeline.stages import Decode
+from minrisk.report.records import SampleFacts, with_dissent
 from minrisk.report.systems import Systems
+from minrisk.report.views import View, failed_row
+from minrisk.strategies.confident import Confident
 
 SCRIPTS = ("data.js", "state.js", "dom.js", "charts.js", "list.js", "segment.js", "corpus.js",
            "main.js")
@@ -39,6 +47,50 @@ _COPY = 1 << 20
 _ROW = ("id", "source", "text", "count", "utility", "margin", "confidence", "entropy", "largest",
         "mean", "clusters", "distinct", "samples", "truncated", "answer", "unanswered", "request",
         "error")
+
+
+@dataclass(frozen=True)
+class BuildViews(Decode):
+    """Decode segments, and build their views."""
+
+    view: View = field(kw_only=True)
+
+    def _rank(self, batch: Sequence[Record]) -> Sequence[Record]:
+        segments = Batch(self._segment(r) for r in batch)
+        compares = compares_texts(self.strategy)
+        strategy = (Confident(self.strategy, seed=self.view.seed) if compares else self.strategy)
+        rankings = strategy.rank(segments)
+        return [record.replace(ranking=ranking,
+                               value=self.view.segment(record, ranking, pool, compares,
+                                                       averages_scores(self.strategy)))
+                for record, ranking, pool
+                in zip(batch, rankings, segments.pools(self.strategy.metric), strict=True)]
+
+    def _segment(self, record: Record) -> Segment:
+        assert record.segment is not None
+        facts: SampleFacts | None = record.value
+        is_vote = self.strategy.metric.is_vote and record.segment.outcomes is None
+        return with_dissent(record.segment, facts.dissent if facts and is_vote else 0)
+
+
+@dataclass(frozen=True)
+class ViewWriter:
+    """A line per segment: the row of the list, a tab, and the details."""
+
+    def __call__(self, record: Record) -> str:
+        row, details = record.value
+        return f"{compact_json(row)}\t{compact_json(details)}\n"
+
+    def failed(self, record: Record) -> str:
+        return f"{compact_json(failed_row(record))}\t{{}}\n"
+
+    def counts(self, record: Record) -> Mapping[str, int]:
+        return {"pairs": record.ranking.pairs if record.ranking else 0}
+
+
+def compact_json(value: Any) -> str:
+    """JSON without a tab or a line break outside of its escapes."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 class PageBuilder:

@@ -13,8 +13,8 @@ from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.sampler import INCOMPLETE, REFERENCE_COLUMNS
 from minrisk._core.segment import Segment
-from minrisk.io.jsonl import SAMPLE_FIELDS, SampleReader, show
-from minrisk.io.record import Record
+from minrisk.io.records import Record
+from minrisk.io.segments import SAMPLE_FIELDS, SampleReader, show
 
 TRUNCATED = "length"  # a finish reason
 _OF_REFERENCES = {*REFERENCE_COLUMNS, "weights"}  # where there are references

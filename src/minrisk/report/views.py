@@ -19,7 +19,7 @@ from minrisk._core.sampler import INCOMPLETE
 from minrisk._core.segment import Ranking
 from minrisk._core.strategy import segment_rng
 from minrisk.evaluation.metric_bias import Origin
-from minrisk.io.record import Record
+from minrisk.io.records import Record
 from minrisk.report.records import TRUNCATED, SampleFacts, request_of, shown_source
 from minrisk.strategies.uncertain import Clusters, as_references, clusters
 from minrisk.strategies.uncertain import uncertainty as uncertainty_of

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from minrisk._api.inspecting import inspect
 from minrisk._core.strategy import Strategy
-from minrisk.io.record import Weighting
+from minrisk.io.records import Weighting
 
 _MAX_REQUESTS = 100
 _MAX_SIZE = 16 << 20  # characters of all records

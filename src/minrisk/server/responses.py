@@ -11,7 +11,7 @@ from typing import Any
 from minrisk._core.arrays import finite_or_none
 from minrisk._core.segment import Ranking
 from minrisk._core.strategy import Strategy
-from minrisk.io.writer import uncertainty_fields
+from minrisk.io.writers import uncertainty_fields
 from minrisk.openai.choices import total_usage
 from minrisk.openai.completions import CompletionResponse
 from minrisk.server.candidates import Candidate

@@ -17,7 +17,7 @@ from minrisk._core.decoding import make_strategy
 from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk._core.metric import AnyMetric
 from minrisk._core.strategy import Strategy, prepare
-from minrisk.io.record import UNIFORM, Weighting
+from minrisk.io.records import UNIFORM, Weighting
 from minrisk.server.choosing import ComparisonOptions
 from minrisk.server.errors import ApiError
 from minrisk.tasks.decoding import MeasureOptions

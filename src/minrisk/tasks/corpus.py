@@ -11,12 +11,11 @@ from typing import Any
 from minrisk._core.errors import InputError, Wording, brief
 from minrisk.io.files import Input
 from minrisk.io.inputs import InputFile, input_files
-from minrisk.io.jsonl import SampleReader
-from minrisk.io.objects import ObjectReader
+from minrisk.io.objects import ObjectReader, rows_of
 from minrisk.io.prompts import PromptReader
-from minrisk.io.record import RawRecord, Reader, Record
-from minrisk.io.tables import rows_of
-from minrisk.io.text_files import TextFiles
+from minrisk.io.records import RawRecord, Reader, Record
+from minrisk.io.segments import SampleReader
+from minrisk.io.text import TextFiles
 
 # makes the reader of JSON lines
 ReaderFactory = Callable[[tuple[InputFile, ...]], SampleReader | PromptReader]

@@ -13,10 +13,9 @@ from minrisk._core.signature import settings as settings_of
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk._core.templates import check_template
-from minrisk.io.jsonl import SampleReader
-from minrisk.io.record import AUTO, Weighting
-from minrisk.io.training import PairChoice, TrainingRecipe, TrainingWriter
-from minrisk.io.writer import ChoiceWriter, Format
+from minrisk.io.records import AUTO, Weighting
+from minrisk.io.segments import SampleReader
+from minrisk.io.writers import ChoiceWriter, Format, PairChoice, TrainingRecipe, TrainingWriter
 from minrisk.pipeline.batches import BATCH, LIGHT_BLOCK
 from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import CheckRecords, Decode, Stage

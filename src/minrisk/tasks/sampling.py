@@ -18,9 +18,10 @@ from minrisk._core.sampler import Sampler
 from minrisk._core.signature import settings as settings_of
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
-from minrisk.io.prompts import InputFormat, PromptReader
-from minrisk.io.record import Record, Weighting
-from minrisk.io.writer import ChoiceWriter, Format, SampleWriter
+from minrisk.io.inputs import InputFormat
+from minrisk.io.prompts import PromptReader
+from minrisk.io.records import Record, Weighting
+from minrisk.io.writers import ChoiceWriter, Format, SampleWriter
 from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import (
     CheckRecords,

@@ -20,9 +20,9 @@ from minrisk.evaluation.stages import (
 from minrisk.evaluation.study import LeftOut, Study, TrialResults
 from minrisk.evaluation.validation import Validation, summarise
 from minrisk.io.files import Input
-from minrisk.io.jsonl import SampleReader
 from minrisk.io.parquet import is_parquet
-from minrisk.io.record import Record, Weighting
+from minrisk.io.records import Record, Weighting
+from minrisk.io.segments import SampleReader
 from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import Collect
 from minrisk.tasks.corpus import Corpus

@@ -12,6 +12,8 @@ them count.
 Outcomes are what each sample printed or returned when its user executed it, for metrics that
 compare them. Other fields are copied to the output. Fields that are null are ignored, and blank
 lines are skipped.
+
+A `ReferenceFile` has references of one segment: JSON lines, Parquet, or text with one a line.
 """
 
 from __future__ import annotations
@@ -20,17 +22,20 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, Wording, brief, warn
+from minrisk._core.references import BLOCK, References
 from minrisk._core.segment import Segment
 from minrisk._core.weights import checked_logprobs, checked_numbers
 from minrisk.io.files import Input, text_of
-from minrisk.io.inputs import InputFile
-from minrisk.io.record import AUTO, RawRecord, Record, Weighting, checksum, error_location
+from minrisk.io.inputs import InputFile, open_input, peek_format
+from minrisk.io.records import AUTO, RawRecord, Record, Weighting, checksum, error_location
+from minrisk.io.remote import redact_url
 
 # lists with one value per sample or reference
 SAMPLE_FIELDS = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "lengths",
@@ -292,3 +297,53 @@ def show(value: object) -> str:
     except RecursionError:  # close to the limit that the parser has not reached
         return "a value that is nested too deeply"
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
+@dataclass(frozen=True)
+class ReferenceFile:
+    """A file with references of one segment, which the worker that needs it reads in blocks.
+
+    The format is that of `minrisk rank`: plain text with one reference a line, JSON lines with
+    "references" or "samples" (and "weights" or "counts"), or Parquet; it may be compressed.
+
+    Args:
+        path: path or URL of the file; "-" is standard input.
+        given: the path that messages show, if it is another one.
+
+    Raises:
+        InputError: when it is read, if it cannot be read or has another format.
+
+    >>> import minrisk, tempfile
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+    ...     _ = file.write("the cat sat down\\na cat sat\\n")
+    ...     file.flush()
+    ...     part = minrisk.ReferenceFile(file.name)
+    ...     minrisk.decode_parts(["the cat sat", "a dog ran"], [part]).text
+    'the cat sat'
+    """
+
+    path: str
+    given: str | None = None
+
+    @property
+    def name(self) -> str:
+        return redact_url(self.given or self.path)
+
+    def blocks(self) -> Iterator[References]:
+        source = open_input(self.path, None if self.path == "-" else self.name)
+        as_json, lines = peek_format(source)
+        yield from (_from_json if as_json else _from_text)(source, lines)
+
+
+def _from_text(source: Input, lines: Iterator[bytes]) -> Iterator[References]:
+    while texts := [source.text(line) for line in islice(lines, BLOCK)]:
+        yield References(texts, name=source.name)
+
+
+def _from_json(source: Input, lines: Iterator[bytes]) -> Iterator[References]:
+    """The references of all lines together, so that the output of `minrisk sample` can be read."""
+    for line in filter(bytes.strip, lines):
+        text = source.text(line)
+        with error_location(source.where):
+            found = references_of(parse(text, "name it .txt"))
+        yield from References(*found, name=source.where).blocks()
