@@ -19,8 +19,8 @@ import minrisk
 from commands import PATIENCE
 from mbr_server import serving, settings
 from minrisk.openai import client
-from minrisk.openai.events import StreamMask
-from minrisk.openai.masking import Mask
+from minrisk.openai.encoding import Mask
+from minrisk.openai.responses import StreamMask
 from openai_server import silent
 from upstream import events, held, mock_upstream
 

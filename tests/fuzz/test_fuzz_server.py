@@ -17,9 +17,9 @@ from minrisk._core.errors import MinriskError
 from minrisk._core.sampler import Sample, Samples, columns
 from minrisk.io.segments import SampleReader
 from minrisk.openai import client
-from minrisk.openai.choices import check_response, read_choices, read_usage
+from minrisk.openai.encoding import Mask
 from minrisk.openai.errors import Detail, seconds_to_wait
-from minrisk.openai.masking import Mask
+from minrisk.openai.responses import check_response, read_choices, read_usage
 from records import files, parse, read
 
 pytest.importorskip("aiohttp", reason="needs the extra minrisk[openai]")

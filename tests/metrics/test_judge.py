@@ -25,7 +25,7 @@ from commands import run, spawn
 from minrisk._core.errors import InputError, UnusableError
 from minrisk.metrics.judge.cache import answer_cache
 from minrisk.metrics.judge.templates import marked
-from minrisk.openai.choices import Choice
+from minrisk.openai.responses import Choice
 from minrisk.testing import check_metric
 from openai_server import Faulty, likeness, scoring, status
 from project import ROOT, blocks, load_module

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generators import FEW
-from minrisk.openai import events
-from minrisk.openai.events import StreamedResponse, read_events
+from minrisk.openai import responses
+from minrisk.openai.responses import StreamedResponse, read_events
 
 STREAM = (": a comment\n\nevent: x\ndata: {\"a\": 1}\n\ndata:two\r\ndata: lines\r\n\r\n"
           "data: grün\n\ndata: [DONE]").encode()
@@ -37,7 +37,7 @@ def test_events_are_the_same_however_they_are_cut(cuts):
 
 
 def test_an_event_without_end_is_given_up(monkeypatch):
-    monkeypatch.setattr(events, "_MAX_EVENT", 1000)
+    monkeypatch.setattr(responses, "_MAX_EVENT", 1000)
     with pytest.raises(ValueError, match="more than 1,000 bytes"):
         read_all([b"data: ", *[b"x" * 100] * 20])
 

@@ -16,8 +16,8 @@ from minrisk._core.errors import InputError, MinriskError, MissingExtra, Unusabl
 from minrisk._core.sampler import PartialError
 from minrisk.openai import client
 from minrisk.openai.client import Client
+from minrisk.openai.encoding import Mask
 from minrisk.openai.errors import BadRequestError, Detail, seconds_to_wait
-from minrisk.openai.masking import Mask
 from minrisk.samplers.openai import Endpoint
 from openai_server import Faulty, status, written
 

@@ -13,9 +13,9 @@ from commands import run, write
 from minrisk._core.errors import InputError
 from minrisk._core.sampler import PartialError, Sample, Samples, columns
 from minrisk.openai import completions
-from minrisk.openai.capabilities import fewer_choices
-from minrisk.openai.choices import read_choices
+from minrisk.openai.completions import fewer_choices
 from minrisk.openai.errors import BadRequestError, Detail
+from minrisk.openai.responses import read_choices
 from minrisk.samplers.openai import Endpoint
 from openai_server import Faulty, altered, few_places, refusing, status
 

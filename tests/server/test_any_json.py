@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mbr_server import settings
-from minrisk.openai.choices import check_response, read_choices, read_usage
 from minrisk.openai.completions import CompletionResponse
 from minrisk.openai.encoding import encoded
+from minrisk.openai.responses import check_response, read_choices, read_usage
 from minrisk.server.client_request import read_json, read_request
 from minrisk.server.completion_handler import CompletionHandler
 from minrisk.server.errors import ApiError

@@ -18,8 +18,8 @@ import minrisk
 from commands import PATIENCE
 from generators import FEW
 from mbr_server import settings
-from minrisk.openai.choices import read_choices
 from minrisk.openai.completions import CompletionResponse
+from minrisk.openai.responses import read_choices
 from minrisk.plugins import Metric
 from minrisk.server.batching import BatchThread
 from minrisk.server.client_request import read_request

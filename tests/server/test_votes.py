@@ -12,8 +12,8 @@ from commands import PATIENCE
 from mbr_server import serving, settings
 from minrisk._core.vote import Vote
 from minrisk.metrics.symbolic import Symbolic
-from minrisk.openai.choices import Choice
 from minrisk.openai.completions import CompletionResponse
+from minrisk.openai.responses import Choice
 from minrisk.server.choosing import Votes
 from minrisk.server.sample_collector import SampleCollector
 from upstream import held, mock_upstream, plain

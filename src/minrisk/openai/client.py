@@ -17,19 +17,19 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from minrisk._core.errors import MinriskError, UnusableError, needs_extra
-from minrisk.openai.encoding import LARGE, Encoder, is_large, parsed_here
+from minrisk.openai.encoding import LARGE, Encoder, Mask, is_large, parsed_here
 from minrisk.openai.errors import (
     BadRequestError,
     Detail,
     ErrorResponse,
+    InvalidResponse,
     ServerError,
     TemporaryError,
     UnusableServerError,
     error_response,
     seconds_to_wait,
 )
-from minrisk.openai.events import DONE, StreamedResponse, StreamMask, read_events
-from minrisk.openai.masking import Mask
+from minrisk.openai.responses import DONE, StreamedResponse, StreamMask, read_events
 
 if TYPE_CHECKING:
     import aiohttp
@@ -53,14 +53,6 @@ class Response:
     body: Any
     headers: Mapping[str, str]
     is_large: bool = False  # so that reading its choices takes long
-
-
-@dataclass(frozen=True)
-class InvalidResponse:
-    """The reason why a response is invalid, and whether a retry may help."""
-
-    text: str
-    is_temporary: bool
 
 
 Check = Callable[[Any], InvalidResponse | None]

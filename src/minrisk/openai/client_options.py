@@ -15,9 +15,8 @@ from minrisk._core.errors import InputError, warn
 from minrisk._core.lazy import lazy
 from minrisk._core.options import Options, option, owner
 from minrisk.openai.background import Callback
-from minrisk.openai.capabilities import Capabilities
 from minrisk.openai.client import Client, Health
-from minrisk.openai.completions import API, Completions
+from minrisk.openai.completions import API, Capabilities, Completions
 
 KEY, ADDRESS = "OPENAI_API_KEY", "OPENAI_BASE_URL"  # environment variables
 ENDPOINT_HELP = f"address of the server, such as http://localhost:8000/v1; {ADDRESS} unless given"

@@ -87,6 +87,14 @@ class Detail:
                     self.code and change(self.code))
 
 
+@dataclass(frozen=True)
+class InvalidResponse:
+    """The reason why a response is invalid, and whether a retry may help."""
+
+    text: str
+    is_temporary: bool
+
+
 def error_response(error: MinriskError) -> ErrorResponse | None:
     """The response of the server, if it is the reason why a request failed."""
     return error.response if isinstance(error, ServerError | UnusableServerError) else None

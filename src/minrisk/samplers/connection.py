@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.sampler import Prompt, Sample, Samples, TruncationCount
 from minrisk._core.vote import Vote, find_answer
-from minrisk.openai.choices import Choice, total_usage
 from minrisk.openai.completions import CompletionResponse, Completions, UpstreamRequest
+from minrisk.openai.responses import Choice, total_usage
 
 _FIRST_WAVE = 4  # samples
 

@@ -26,9 +26,8 @@ from minrisk._core.sampler import (
 )
 from minrisk._core.templates import check_template, fill
 from minrisk.openai.background import AsyncWork, Callback, stream
-from minrisk.openai.capabilities import REPLACEABLE
 from minrisk.openai.client_options import ClientOptions, further_fields, warn_in
-from minrisk.openai.completions import UpstreamRequest, request_seed
+from minrisk.openai.completions import REPLACEABLE, UpstreamRequest, request_seed
 from minrisk.samplers.connection import Connection, EarlyStop
 
 _OURS = {"messages": "give it as input", "prompt": "give it as input",

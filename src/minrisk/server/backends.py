@@ -13,9 +13,8 @@ from typing import Any, Protocol
 from minrisk._core.errors import MinriskError
 from minrisk.openai.client import Check, Client, Receive, Response
 from minrisk.openai.completions import API, CompletionResponse, Completions, PartCallback
-from minrisk.openai.encoding import LARGE, parsed
+from minrisk.openai.encoding import LARGE, Mask, parsed
 from minrisk.openai.errors import error_response
-from minrisk.openai.masking import Mask
 from minrisk.server.client_request import ClientRequest
 from minrisk.server.limits import SampleLimit
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from minrisk._core.sampler import Sample
 from minrisk.metrics.json_match import JsonMatch, canonical
-from minrisk.openai.choices import Choice
+from minrisk.openai.responses import Choice
 
 _END_OF_REASONING = "</think>"  # some servers leave it in the content
 _FILTERED = "content_filter"

@@ -15,7 +15,7 @@ from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import Strategy, loads_model
 from minrisk._core.vote import AnswerClasses, answer_of
 from minrisk.io.records import UNIFORM, Weighting, segment_among
-from minrisk.openai.choices import Choice
+from minrisk.openai.responses import Choice
 from minrisk.server.candidates import TOOL_METRIC, Candidate, pool_of, read_candidates
 from minrisk.strategies.groups import Standard
 from minrisk.tasks.decoding import MeasureOptions

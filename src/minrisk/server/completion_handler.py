@@ -14,7 +14,7 @@ from minrisk._core.segment import Segment
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk.io.writers import json_line
-from minrisk.openai.choices import Choice
+from minrisk.openai.responses import Choice
 from minrisk.server.backends import Backend
 from minrisk.server.candidates import Candidate, read_candidates
 from minrisk.server.choosing import RankedSegment, comparable

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from minrisk._core.progress import progress_listener
 from minrisk._core.segment import Segment
 from minrisk._core.strategy import MODEL_BATCH, Strategy, all_metrics, loads_model, take_usage
-from minrisk.openai.choices import Choice
+from minrisk.openai.responses import Choice
 from minrisk.server import choosing
 from minrisk.server.batching import BatchThread
 from minrisk.server.choosing import Chosen, ComparisonOptions, RankedSegment

@@ -12,8 +12,8 @@ from minrisk._core.arrays import finite_or_none
 from minrisk._core.segment import Ranking
 from minrisk._core.strategy import Strategy
 from minrisk.io.writers import uncertainty_fields
-from minrisk.openai.choices import total_usage
 from minrisk.openai.completions import CompletionResponse
+from minrisk.openai.responses import total_usage
 from minrisk.server.candidates import Candidate
 from minrisk.server.choosing import RankedSegment
 from minrisk.server.client_request import ClientRequest

@@ -28,10 +28,9 @@ from minrisk.metrics.judge import templates
 from minrisk.metrics.judge.answers import SCORE, Scale, candidate_grammar, read_candidate
 from minrisk.metrics.judge.cache import answer_cache, question
 from minrisk.openai.background import AsyncWork, Callback, stream
-from minrisk.openai.capabilities import REPLACEABLE
-from minrisk.openai.choices import Choice
 from minrisk.openai.client_options import ClientOptions, further_fields, server_key, warn_in
-from minrisk.openai.completions import CompletionResponse, Completions, UpstreamRequest
+from minrisk.openai.completions import REPLACEABLE, CompletionResponse, Completions, UpstreamRequest
+from minrisk.openai.responses import Choice
 
 _TOP_LOGPROBS = 20  # the most that OpenAI's server gives
 _MAX_ACCOUNTS = 100_000  # hypotheses whose usage is remembered until it is reported

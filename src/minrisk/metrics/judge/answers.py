@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minrisk._core.errors import InputError
-from minrisk.openai.choices import Choice
+from minrisk.openai.responses import Choice
 
 # the first number, unless a range of numbers begins with it ("1-5"), which repeats the question
 SCORE = r"^[^\d]*?(?<![\d.-])(\d+(?:\.\d+)?)(?![\d.]*\s*[-–]\s*\d)"

@@ -14,8 +14,9 @@ from minrisk._core.errors import MinriskError
 from minrisk._core.progress import report_progress
 from minrisk._core.unicode import valid_unicode
 from minrisk.openai.background import AsyncWork, Callback, stream
-from minrisk.openai.client import Client, InvalidResponse, Response
+from minrisk.openai.client import Client, Response
 from minrisk.openai.client_options import ClientOptions, server_key
+from minrisk.openai.errors import InvalidResponse
 
 if TYPE_CHECKING:
     from minrisk.metrics.reward import Reward
