@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from minrisk._core.errors import MinriskError, UnusableError
 
@@ -17,6 +17,7 @@ R = TypeVar("R")
 AsyncWork = Callable[[T], Coroutine[Any, Any, R]]
 Callback = Callable[[], object]
 Connect = Callable[[Callable[[Callback], None]], AbstractAsyncContextManager[AsyncWork[T, R]]]
+Done = tuple[T, Future[R]] | Callback  # finished work, or a call for the caller's thread
 
 _WAIT = 0.2  # seconds without a result between two calls of `waiting`
 
@@ -32,137 +33,98 @@ def stream(connect: Connect[T, R], items: Iterable[T], ahead: int,
     which is called while there is no result. `connect` gets a function that runs calls in the
     caller's thread.
     """
-    loop = _Loop(connect)
-    try:
-        loop.wait_until_connected()
-        yield from _results(loop, _Source(iter(items)), ahead, waiting)
-    finally:
-        loop.close()
+    done: SimpleQueue[Done[T, R]] = SimpleQueue()
+    with _running_loop() as loop:
+        connection = AsyncExitStack()
+        try:
+            work = _run(loop, connection.enter_async_context(connect(done.put))).result()
+
+            def submit(item: T) -> None:
+                future = _run(loop, work(item))
+                future.add_done_callback(lambda found: done.put((item, found)))
+
+            yield from _results(submit, done, iter(items), ahead, waiting)
+        finally:
+            _run(loop, _close(connection)).result()
 
 
-def _results(loop: _Loop[T, R], source: _Source[T], ahead: int,
-             waiting: Callback) -> Iterator[tuple[T, R | MinriskError]]:
-    running = 0
-    while True:
+def _results(submit: Callable[[T], None], done: SimpleQueue[Done[T, R]], items: Iterator[T],
+             ahead: int, waiting: Callback) -> Iterator[tuple[T, R | MinriskError]]:
+    running, has_more = 0, True
+    failure: MinriskError | None = None  # of the iterable; the items before it are valid
+    while running or has_more:
         # results first: the next item may not be available yet
-        while running < ahead and loop.done.empty() and source.advance():
-            loop.submit(source.item)
-            running += 1
+        while has_more and running < ahead and done.empty():
+            try:
+                submit(next(items))
+                running += 1
+            except StopIteration:
+                has_more = False
+            except MinriskError as error:
+                has_more, failure = False, error
         if not running:
-            return source.finish()
-        found = loop.take(waiting)
-        if found is None:
-            continue
-        item, result = found
-        running -= 1
-        if isinstance(result, UnusableError):
-            yield from loop.finished()
-            raise result
-        yield item, result
-
-
-class _Source(Generic[T]):
-    """The items of an iterable, and the error that ends it, if there is one."""
-
-    item: T
-
-    def __init__(self, items: Iterator[T]) -> None:
-        self._items: Iterator[T] | None = items
-        self._error: MinriskError | None = None
-
-    def advance(self) -> bool:
-        if self._items is None:
-            return False
+            break
         try:
-            self.item = next(self._items)
-            return True
-        except StopIteration:
-            self._items = None
-        except MinriskError as error:  # the items before the error are valid
-            self._items, self._error = None, error
-        return False
-
-    def finish(self) -> None:
-        if self._error:
-            raise self._error
-
-
-class _Loop(Generic[T, R]):
-    """An event loop in a thread; `done` has results, and calls for the caller's thread."""
-
-    def __init__(self, connect: Connect[T, R]) -> None:
-        self.done: SimpleQueue[tuple[T, R | BaseException] | Callback] = SimpleQueue()
-        self._connect = connect
-        self._loop = asyncio.new_event_loop()
-        self._stop = asyncio.Event()
-        self._work: Future[AsyncWork[T, R]] = Future()
-        self._tasks: set[asyncio.Task[None]] = set()
-        # a daemon, so that the interpreter can exit without waiting for a server
-        self._thread = Thread(target=self._run, name="minrisk-requests", daemon=True)
-        self._thread.start()
-
-    def wait_until_connected(self) -> None:
-        self._work.result()
-
-    def submit(self, item: T) -> None:
-        self._loop.call_soon_threadsafe(self._start, item, self._work.result())
-
-    def take(self, waiting: Callback) -> tuple[T, R | MinriskError] | None:
-        """The next result, or None after a call; an error that is no MinriskError is raised."""
-        try:
-            found = self.done.get(timeout=_WAIT)
+            found = done.get(timeout=_WAIT)
         except Empty:
             found = waiting
         if not isinstance(found, tuple):
             found()
-            return None
-        item, result = found
-        if isinstance(result, BaseException) and not isinstance(result, MinriskError):
+            continue
+        running -= 1
+        item, future = found
+        result = _result(future)
+        if isinstance(result, UnusableError):
+            yield from _finished(done)
             raise result
-        return item, result
+        yield item, result
+    if failure:
+        raise failure
 
-    def finished(self) -> Iterator[tuple[T, R | MinriskError]]:
-        """The successful results that are available without waiting."""
-        with suppress(Empty):
-            while True:
-                found = self.done.get_nowait()
-                if isinstance(found, tuple) and not isinstance(found[1], BaseException):
-                    yield found[0], found[1]
 
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+def _result(future: Future[R]) -> R | MinriskError:
+    """The result of finished work, or its error; an error of our own is raised."""
+    try:
+        return future.result()
+    except MinriskError as error:
+        return error
 
-    def _run(self) -> None:
-        try:
-            self._loop.run_until_complete(self._serve())
-        finally:
-            self._loop.close()  # without waiting for an unfinished DNS lookup
 
-    async def _serve(self) -> None:
-        try:
-            async with self._connect(self.done.put) as work:
-                self._work.set_result(work)
-                await self._stop.wait()
-                for task in self._tasks:
-                    task.cancel()
-                await asyncio.gather(*self._tasks, return_exceptions=True)
-        except BaseException as error:  # raised in the thread that waits for it
-            if self._work.done():
-                raise
-            self._work.set_exception(error)
-            await self._stop.wait()
+def _finished(done: SimpleQueue[Done[T, R]]) -> Iterator[tuple[T, R]]:
+    """The successful results that are available without waiting."""
+    while not done.empty():
+        found = done.get()
+        if isinstance(found, tuple) and not found[1].exception():
+            yield found[0], found[1].result()
 
-    def _start(self, item: T, work: AsyncWork[T, R]) -> None:
-        task = self._loop.create_task(self._finish(item, work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
-    async def _finish(self, item: T, work: AsyncWork[T, R]) -> None:
-        try:
-            self.done.put((item, await work(item)))
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:
-            self.done.put((item, error))
+@contextmanager
+def _running_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """An event loop that runs in a thread."""
+    loop = asyncio.new_event_loop()
+    # a daemon, so that the interpreter can exit without waiting for a server
+    thread = Thread(target=loop.run_forever, name="minrisk-requests", daemon=True)
+    thread.start()
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()  # without waiting for an unfinished DNS lookup
 
+
+def _run(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, R]) -> Future[R]:
+    return asyncio.run_coroutine_threadsafe(work, loop)
+
+
+async def _close(connection: AsyncExitStack) -> None:
+    """Cancel all work, and close the connection after it."""
+    await cancel_all(*asyncio.all_tasks() - {asyncio.current_task()})
+    await connection.aclose()
+
+
+async def cancel_all(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel tasks, and wait until they have ended; their results are dropped."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -18,6 +18,7 @@ from aiohttp import web
 
 from minrisk._core.errors import MinriskError
 from minrisk._core.signature import signature
+from minrisk.openai.background import cancel_all
 from minrisk.openai.completions import API
 from minrisk.openai.encoding import LARGE, Encoder
 from minrisk.server.backends import Backend
@@ -39,7 +40,7 @@ from minrisk.server.responses import (
     measurements,
     shown,
 )
-from minrisk.server.sample_collector import SampleCollector, cancel_all, new_collector
+from minrisk.server.sample_collector import SampleCollector, new_collector
 from minrisk.server.settings import Settings
 from minrisk.server.tracing import CLIENT_LEFT, Trace, log
 

@@ -14,8 +14,8 @@ from typing import Any
 from aiohttp import web
 
 from minrisk._core.errors import InputError
+from minrisk.openai.background import cancel_all
 from minrisk.server.app import Server
-from minrisk.server.sample_collector import cancel_all
 
 _SHUTDOWN = 0.1  # seconds for handlers that are left after the grace
 _SLACK = 1.8  # seconds beyond the grace, after which the process ends whatever it does

@@ -10,10 +10,11 @@ from typing import Any
 
 from minrisk._core.errors import MinriskError
 from minrisk._core.vote import Vote, answer_of
-from minrisk.openai.choices import Choice
+from minrisk.openai.background import cancel_all
 from minrisk.openai.completions import CompletionResponse
 from minrisk.openai.encoding import encoded
 from minrisk.openai.errors import error_response
+from minrisk.openai.responses import Choice
 from minrisk.server.backends import Backend, Compute
 from minrisk.server.choosing import Votes, comparable, votes
 from minrisk.server.client_request import ClientRequest
@@ -148,10 +149,3 @@ def new_collector(request: ClientRequest, settings: Settings, run: Compute) -> S
         return await call(votes, metric, comparable(choices), comparison, earlier.classes)
 
     return SampleCollector(request, Vote(settings.stop_error), find_votes)
-
-
-async def cancel_all(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel tasks, and wait until they have ended; their results are dropped."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
