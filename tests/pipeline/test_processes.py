@@ -57,8 +57,8 @@ def alone(inputs: Path, *args: object) -> dict[str, bytes]:
 
 
 def shards(paths: list[str]) -> list[Shard]:
-    return folder_shards([InputFile.at(path) for path in paths], ".jsonl",
-                         lambda number, file: SampleReader((file,)))
+    files = tuple(map(InputFile.at, paths))
+    return folder_shards(files, SampleReader(files).shards(), ".jsonl")
 
 
 def reading(path: Path, records: int, size: int = 10**6, done: Any = None,

@@ -19,7 +19,7 @@ from minrisk.tasks.decoding import LIMIT_HELP, Decoding, OracleOption, WeightOpt
 _TEXT_ONLY = ("source", "references", "reference_lprobs", "num_references")
 
 
-def _files(paths: Sequence[str]) -> Sequence[InputFile]:
+def _files(paths: Sequence[str]) -> tuple[InputFile, ...]:
     """The files that paths and patterns name; standard input where there are none."""
     if not paths and sys.stdin is not None and sys.stdin.isatty():
         raise InputError("no INPUT was given, and standard input is a terminal; "
@@ -32,7 +32,7 @@ class InputOptions:
     inputs: tuple[str, ...] = argument("[INPUT]...")
     input: tuple[str, ...] = flag((), section="Input", hidden=True)  # for configuration files
 
-    def files(self) -> Sequence[InputFile]:
+    def files(self) -> tuple[InputFile, ...]:
         return _files(self.inputs or self.input)
 
 
@@ -79,7 +79,7 @@ class SegmentInput(OracleOption, JsonInput):
                 raise InputError(Wording(f"{name}= needs num_candidates=: it is only for plain "
                                          "text"))
 
-    def files(self) -> Sequence[InputFile]:
+    def files(self) -> tuple[InputFile, ...]:
         return _files([*self.inputs, *self.translations] or self.input)
 
     def corpus(self) -> Corpus:

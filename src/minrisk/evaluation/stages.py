@@ -11,7 +11,7 @@ from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.segment import Segment
 from minrisk.evaluation.study import Study, TrialResults
 from minrisk.io.files import Input, text_of
-from minrisk.io.records import RawRecord, Reader, Record, error_location
+from minrisk.io.records import RawRecord, Reader, Record, ShardedReader, error_location
 from minrisk.io.segments import parse
 from minrisk.io.writers import error_line, json_line
 from minrisk.pipeline.batches import in_batches
@@ -26,7 +26,7 @@ class PeekableReader:
     Where it is sent to, it reads its files again from their beginning.
     """
 
-    reader: Reader
+    reader: ShardedReader
     _inputs: list[Input] = field(default_factory=list)
     _first: list[RawRecord] = field(default_factory=list)
     _records: Iterator[RawRecord] | None = None  # the others, once it was looked at
@@ -61,6 +61,9 @@ class PeekableReader:
         if self._records is None:
             return self.reader.records(inputs)
         return chain(self._first, self._records)
+
+    def shards(self) -> Sequence[Reader]:
+        return self.reader.shards()
 
     def parse(self, raw: RawRecord) -> Record:
         return self.reader.parse(raw)

@@ -32,6 +32,10 @@ class ObjectReader:
             content = _content(given)
             yield RawRecord(index, f"segment {index}", 0, content, _checksum(content))
 
+    def shards(self) -> list[ObjectReader]:
+        raise InputError("a folder as output needs files as input, a shard for each; for segments "
+                         "in memory, name a file")
+
     def parse(self, raw: RawRecord) -> Record:
         record = Record.of(raw)
         try:

@@ -37,8 +37,8 @@ class Shard:
     reader: Reader
 
 
-def folder_shards(files: Sequence[InputFile], extension: str,
-                  reader_of: Callable[[int, InputFile], Reader]) -> list[Shard]:
+def folder_shards(files: Sequence[InputFile], readers: Sequence[Reader],
+                  extension: str) -> list[Shard]:
     """One shard per input, named after it, below the folder that the inputs have in common."""
     for file in files:
         if not file.can_be_read_again:
@@ -49,13 +49,13 @@ def folder_shards(files: Sequence[InputFile], extension: str,
     common = os.path.commonpath([os.path.dirname(path) for path in below])
     made: dict[str, str] = {ERRORS: "the list of errors", MANIFEST: "the manifest"}
     shards = []
-    for number, (file, path) in enumerate(zip(files, below, strict=True)):
+    for file, reader, path in zip(files, readers, below, strict=True):
         name = _renamed(os.path.relpath(path, common), extension)
         if name in made or name.split("/")[0] == WORK:
             raise InputError(f"{made.get(name, 'the working folder')} and {file.name} would both "
                              f"become {name}; rename one of them, or write to two folders")
         made[name] = file.name
-        shards.append(Shard(name, (file,), reader_of(number, file)))
+        shards.append(Shard(name, (file,), reader))
     return shards
 
 

@@ -10,8 +10,8 @@ output.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from minrisk._core.errors import InputError, Wording
 from minrisk.io.files import Input, text_of
@@ -42,6 +42,9 @@ class PromptReader:
                     yield RawRecord(index, source.name, source.number, line, checksum(line),
                                     as_json)
                     index += 1
+
+    def shards(self) -> list[Self]:
+        return [replace(self, files=(file,), ids=Ids()) for file in self.files]
 
     def parse(self, raw: RawRecord) -> Record:
         record = Record.of(raw)

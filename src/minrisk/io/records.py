@@ -193,6 +193,13 @@ class Reader(Protocol):
         """Parse a record; an error becomes part of the record."""
 
 
+class ShardedReader(Reader, Protocol):
+    """A reader of all input files of a run, whose output may be a folder with a file for each."""
+
+    def shards(self) -> Sequence[Reader]:
+        """A reader of each input file."""
+
+
 def location(file: str, line: int, last: int | None = None) -> str:
     """The position of a record, for messages; without a file it has no line."""
     if not line:

@@ -21,9 +21,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -66,6 +66,9 @@ class SampleReader:
                 if line.strip():
                     yield RawRecord(index, source.name, source.number, line, checksum(line))
                     index += 1
+
+    def shards(self) -> list[Self]:
+        return [replace(self, files=(file,), ids=Ids()) for file in self.files]
 
     def parse(self, raw: RawRecord) -> Record:
         record = Record.of(raw)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice, zip_longest
 from typing import Any, ClassVar, NamedTuple
 
@@ -40,6 +40,15 @@ class Column:
     files: tuple[InputFile, ...]
     size: int
     option: str  # the option to check if the number of lines is wrong
+    name: str = ""  # the option that names the files
+
+    def of_shard(self, number: int) -> Column:
+        """Its file for the input file of this number."""
+        if number >= len(self.files):
+            raise InputError(Wording(self.name + "= names {count} files; for a folder as output, "
+                                     "one for each input is wanted, in the same order",
+                                     count=len(self.files)))
+        return replace(self, files=self.files[number:number + 1])
 
     def open(self) -> list[Input]:
         inputs = [file.open() for file in self.files]
@@ -108,6 +117,15 @@ class TextReader:
             hyps: Lines = row[0]
             given = chain.from_iterable(part.lines for part in row if part is not None)
             yield RawRecord(index, hyps.file, hyps.first, row, checksum(*given))
+
+    def shards(self) -> list[TextReader]:
+        return [self._shard(number) for number in range(len(self.hypotheses.files))]
+
+    def _shard(self, number: int) -> TextReader:
+        source, references, logprobs = (column and column.of_shard(number)
+                                        for column in self.columns[1:])
+        return TextReader(self.hypotheses.of_shard(number), source, references, logprobs,
+                          self.weighting)
 
     def parse(self, raw: RawRecord) -> Record:
         hyps, source, refs, logprobs = raw.content
@@ -240,15 +258,13 @@ class TextFiles(Options):
         return {name: os.fspath(value) if isinstance(value, os.PathLike) else value
                 for name, value in given.items() if value is not None}
 
-    def reader(self, files: tuple[InputFile, ...], number: int | None,
-               weighting: Weighting) -> TextReader:
-        """The reader of these files; `number` selects one file of each column, None all."""
+    def reader(self, weighting: Weighting) -> TextReader:
         count = self.num_references or self.num_candidates
         return TextReader(
-            Column(files, self.num_candidates, "num_candidates="),
-            self._column("source", 1, "source=", number),
-            self._column("references", count, "num_references=", number),
-            self._column("reference_lprobs", count, "num_references=", number)
+            Column(self.files, self.num_candidates, "num_candidates="),
+            self._column("source", 1, "source="),
+            self._column("references", count, "num_references="),
+            self._column("reference_lprobs", count, "num_references=")
             if weighting.by != "uniform" else None,
             weighting,
         )
@@ -258,16 +274,9 @@ class TextFiles(Options):
         return {name: _files(getattr(self, name), name) for name in _COLUMNS
                 if getattr(self, name) is not None}
 
-    def _column(self, name: str, size: int, option: str, number: int | None) -> Column | None:
-        """A further column: all of its files, or the one for the input file of this number."""
+    def _column(self, name: str, size: int, option: str) -> Column | None:
         files = self._columns.get(name)
-        if files is None or number is None:
-            return Column(files, size, option) if files else None
-        if number >= len(files):
-            raise InputError(Wording(name + "= names {count} files; for a folder as output, "
-                                     "one for each input is wanted, in the same order",
-                                     count=len(files)))
-        return Column(files[number:number + 1], size, option)
+        return Column(files, size, option, name) if files else None
 
 
 def _files(paths: Any, name: str) -> tuple[InputFile, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +27,7 @@ from minrisk.io.outputs import (
     folder_shards,
 )
 from minrisk.io.parquet import check_parquet, is_parquet
-from minrisk.io.records import Reader
+from minrisk.io.records import Reader, ShardedReader
 from minrisk.io.run_store import RunStore, manifest_name
 from minrisk.io.writers import Writer
 from minrisk.pipeline.batches import BATCH, OnError
@@ -150,8 +150,7 @@ class Job:
     """The inputs and the stages of a run, for any output."""
 
     files: Sequence[InputFile]
-    # called with files and the number of their shard, or None for all files
-    reader: Callable[[tuple[InputFile, ...], int | None], Reader]
+    reader: ShardedReader
     pools: Sequence[WorkerPool]  # the first parses records, too
     settings: Mapping[str, Any]  # only those that can change a result
     signatures: Sequence[str]
@@ -204,11 +203,8 @@ def names_folder(path: str) -> bool:
 
 def _shards(config: RunConfig, job: Job) -> list[Shard]:
     if config.is_folder:
-        if not job.files:
-            raise InputError("a folder as output needs files as input, a shard for each; for "
-                             "segments in memory, name a file")
-        return folder_shards(job.files, job.extension, lambda n, file: job.reader((file,), n))
-    return [Shard("", tuple(job.files), job.reader(tuple(job.files), None))]
+        return folder_shards(job.files, job.reader.shards(), job.extension)
+    return [Shard("", tuple(job.files), job.reader)]
 
 
 def _check_files(config: RunConfig, job: Job, shards: Sequence[Shard], read: Sequence[str],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -13,12 +13,9 @@ from minrisk.io.files import Input
 from minrisk.io.inputs import InputFile, input_files
 from minrisk.io.objects import ObjectReader, rows_of
 from minrisk.io.prompts import PromptReader
-from minrisk.io.records import RawRecord, Reader, Record
+from minrisk.io.records import RawRecord, Reader, Record, ShardedReader
 from minrisk.io.segments import SampleReader
 from minrisk.io.text import TextFiles
-
-# makes the reader of JSON lines
-ReaderFactory = Callable[[tuple[InputFile, ...]], SampleReader | PromptReader]
 
 
 @dataclass(frozen=True)
@@ -34,6 +31,10 @@ class LimitedReader:
     def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
         return islice(self.reader.records(inputs), self.limit)
 
+    def shards(self) -> Sequence[Reader]:
+        raise InputError(Wording("limit= is for one output; with a folder, which has one for "
+                                 "each input, name fewer inputs, or name a file"))
+
     def parse(self, raw: RawRecord) -> Record:
         return self.reader.parse(raw)
 
@@ -42,31 +43,21 @@ class LimitedReader:
 class Corpus:
     """The input of a run: files, or Python objects."""
 
-    files: Sequence[InputFile]
+    files: tuple[InputFile, ...]
     objects: Iterable[Any] = ()
     text: TextFiles | None = None  # division of plain text into segments
     limit: int | None = None  # number of records to read
 
-    def reader(self, make_reader: ReaderFactory, files: tuple[InputFile, ...],
-               number: int | None) -> Reader:
-        """The reader of these files; `number` selects one file of each column, None all."""
-        found = self._whole(make_reader(files), files, number)
-        if self.limit is None:
-            return found
-        if number is not None:
-            raise InputError(Wording("limit= is for one output; with a folder, which has one for "
-                                     "each input, name fewer inputs, or name a file"))
-        return LimitedReader(found, self.limit)
+    def reader(self, lines: SampleReader | PromptReader) -> ShardedReader:
+        """The reader of all records; `lines` reads those of files with JSON lines."""
+        found: ShardedReader = lines if self.files else ObjectReader(self.objects, lines)
+        if self.text is not None and isinstance(lines, SampleReader):
+            found = self.text.reader(lines.weighting)
+        return found if self.limit is None else LimitedReader(found, self.limit)
 
-    def _whole(self, found: SampleReader | PromptReader, files: tuple[InputFile, ...],
-               number: int | None) -> Reader:
-        if self.text is not None and isinstance(found, SampleReader):
-            return self.text.reader(files, number, found.weighting)
-        return found if files else ObjectReader(self.objects, found)
-
-    def parser(self, make_reader: ReaderFactory) -> Reader | None:
+    def parser(self, lines: SampleReader | PromptReader) -> Reader | None:
         """The reader that worker processes use to parse objects; it holds no objects itself."""
-        return None if self.files else ObjectReader((), make_reader(()))
+        return None if self.files else ObjectReader((), lines)
 
     @property
     def further_files(self) -> list[InputFile]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 from minrisk._core.errors import InputError, Wording
@@ -110,10 +109,10 @@ class Decoding:
             settings: Mapping[str, Any], extension: str = ".jsonl", checks: tuple[Stage, ...] = (),
             matrix: str | None = None) -> Job:
         """The job of ranking the segments with this stage, and then of further ones."""
-        make_reader = partial(self.reader, weighting=self.weighting, oracle=self.oracle)
+        lines = self.reader(self.corpus.files, self.weighting, self.oracle)
         return Job(
             files=self.corpus.files,
-            reader=partial(self.corpus.reader, make_reader),
+            reader=self.corpus.reader(lines),
             pools=[config.pool(*checks, choose, *stages)],
             settings=settings_of(self.strategy) | self.corpus.settings | {
                 "weights": self.weighting, "oracle": self.oracle, **settings},
@@ -121,7 +120,7 @@ class Decoding:
             extension=extension,
             block=BATCH if choose.loads_model else LIGHT_BLOCK,
             matrix=matrix,
-            parser=self.corpus.parser(make_reader),
+            parser=self.corpus.parser(lines),
             also_read=self.corpus.further_files,
         )
 

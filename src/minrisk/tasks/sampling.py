@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -92,12 +91,12 @@ class Sampling:
             extension: str = ".jsonl", matrix: str | None = None) -> Job:
         """The job of these pools, the first of which samples."""
         options = self.options
-        make_reader = partial(PromptReader, format=options.input_format)
+        lines = PromptReader(self.corpus.files, options.input_format)
         drawn = {"n": options.num_samples, "seed": options.seed, **(drawing or {})}
         references = self._references
         return Job(
             files=self.corpus.files,
-            reader=partial(self.corpus.reader, make_reader),
+            reader=self.corpus.reader(lines),
             pools=pools,
             settings=settings_of(self.sampler, "sampler") | drawn | references | {
                 "input_format": options.input_format, "on_blank": options.on_blank, **settings},
@@ -105,7 +104,7 @@ class Sampling:
             extension=extension,
             block=self.sampler.batch_size(options.num_samples),
             matrix=matrix,
-            parser=self.corpus.parser(make_reader),
+            parser=self.corpus.parser(lines),
             is_streaming=self.sampler.streams,
         )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import AnyMetric
@@ -51,9 +50,9 @@ class Validating:
                  scope: StudyScope, weighting: Weighting, note: Callable[[LeftOut], None],
                  further: Mapping[str, AnyMetric | Strategy]) -> None:
         self._corpus, self._scope = replace(corpus, limit=scope.limit), scope
-        self._make_reader = partial(SampleReader, weighting=weighting)
-        self._whole = self._corpus.reader(self._make_reader, tuple(corpus.files), None)
-        self._reader = PeekableReader(self._whole)
+        lines = SampleReader(corpus.files, weighting)
+        self._reader = PeekableReader(self._corpus.reader(lines))
+        self._parser = self._corpus.parser(lines)
         for name in strategies or ():
             STRATEGIES.get(name)  # raises InputError if there is none
         names = strategies
@@ -78,12 +77,12 @@ class Validating:
         last = Collect(_results) if config.output is None else config.write(TrialResultsWriter())
         return Job(
             files=self._corpus.files,
-            reader=lambda files, number: self._reader,
+            reader=self._reader,
             pools=[config.pool(Evaluate(study), last)],
             settings={"signature": study.signature, "limit": self._scope.limit,
                       "trials": [trial.label for trial in study.trials]},
             signatures=[study.signature],
-            parser=self._corpus.parser(self._make_reader) or self._whole,
+            parser=self._parser or self._reader.reader,
             also_read=self._corpus.further_files,
         )
 
