@@ -19,21 +19,26 @@ from minrisk.tasks.decoding import LIMIT_HELP, Decoding, OracleOption, WeightOpt
 _TEXT_ONLY = ("source", "references", "reference_lprobs", "num_references")
 
 
-def _files(paths: Sequence[str]) -> tuple[InputFile, ...]:
-    """The files that paths and patterns name; standard input where there are none."""
-    if not paths and sys.stdin is not None and sys.stdin.isatty():
-        raise InputError("no INPUT was given, and standard input is a terminal; "
-                         "name a file, or pipe JSON lines")
-    return input_files(paths or ["-"])
-
-
 @dataclass(frozen=True)
 class InputOptions:
     inputs: tuple[str, ...] = argument("[INPUT]...")
     input: tuple[str, ...] = flag((), section="Input", hidden=True)  # for configuration files
 
+    @property
+    def paths(self) -> Sequence[str]:
+        """The paths and patterns that were given; standard input where there are none."""
+        found = self._given
+        if not found and sys.stdin is not None and sys.stdin.isatty():
+            raise InputError("no INPUT was given, and standard input is a terminal; "
+                             "name a file, or pipe JSON lines")
+        return found or ["-"]
+
+    @property
+    def _given(self) -> Sequence[str]:
+        return self.inputs or self.input
+
     def files(self) -> tuple[InputFile, ...]:
-        return _files(self.inputs or self.input)
+        return input_files(self.paths)
 
 
 @dataclass(frozen=True)
@@ -79,14 +84,15 @@ class SegmentInput(OracleOption, JsonInput):
                 raise InputError(Wording(f"{name}= needs num_candidates=: it is only for plain "
                                          "text"))
 
-    def files(self) -> tuple[InputFile, ...]:
-        return _files([*self.inputs, *self.translations] or self.input)
+    @property
+    def _given(self) -> Sequence[str]:
+        return [*self.inputs, *self.translations] or self.input
 
     def corpus(self) -> Corpus:
         if self.num_candidates is None:
             return replace(super().corpus(), limit=self.limit)
         return Corpus(self.files(), text=TextFiles(
-            self.inputs, self.num_candidates, self.source, self.references, self.num_references,
+            self.paths, self.num_candidates, self.source, self.references, self.num_references,
             self.reference_lprobs), limit=self.limit)
 
     def decoding(self, strategy: Strategy, reader: type[SampleReader] = SampleReader) -> Decoding:
