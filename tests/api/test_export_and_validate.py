@@ -38,7 +38,7 @@ def test_a_segment_that_gives_no_example_is_told():
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"format": "xml", "output": "o"}, "format must be 'json' or 'tsv'; got 'xml'"),
+    ({"format": "xml", "output": "o"}, "format must be 'json' or"),
     ({"format": "tsv"}, "format='tsv' and matrix= are for output="),
     ({"format": "tsv", "output": "o", "pairs": "best-worst"}, "need format='json'"),
     ({"pairs": "best"}, "pairs must be 'best-worst' or"), ({"stride": 0}, "stride must be"),

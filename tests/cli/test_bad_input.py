@@ -209,8 +209,7 @@ OPTIONS = [
             args="--strategy aggregate-to-fine --keep 9"),
     options("a second metric that cannot be", "--coarse.chrf.beta must be a number above 0",
             args="--strategy coarse-to-fine --coarse bleu+chrf --coarse.chrf.beta 0"),
-    options("a choice that there is not", "--format must be 'json' or 'text'; got 'txt'; did you "
-            "mean 'text'?", args="--format txt"),
+    options("a choice that there is not", "got 'txt'; did you mean 'text'?", args="--format txt"),
     options("a negative seed", "--seed must be an integer of at least 0", args="--seed -1"),
     options("no threads", "--threads must be an integer from 1 to 1024", args="--threads 0"),
     options("zero candidates", "--num-candidates must be an integer of at least 1", args="-n 0"),

@@ -84,17 +84,17 @@ def test_pairs_as_conversations(samples):
 def test_the_chosen_is_always_better_than_the_rejected(hyps, choice, stride):
     ranking = minrisk.decode(hyps)
     utility = {hyp: ranking.utility[i] for i, hyp in enumerate(hyps)}
-    lines = list(TrainingRecipe(choice, stride).lines(Segment(hyps, source="s"), ranking))
-    for pair in map(json.loads, lines):
+    pairs = list(TrainingRecipe(choice, stride).examples(Segment(hyps, source="s"), ranking))
+    for pair in pairs:
         assert utility[pair["chosen"]] > utility[pair["rejected"]]
     if len(set(utility.values())) > 1 and choice == "best-worst":
-        assert len(lines) == 1
+        assert len(pairs) == 1
 
 
 def test_what_the_last_stage_did_not_look_at_is_in_no_pair():
     ranking = Ranking(np.array([2, 0, 1]), np.array([1.0, np.nan, 2.0]))
-    lines = list(TrainingRecipe("consecutive").lines(Segment(["a", "b", "c"], source="s"), ranking))
-    assert [json.loads(line) for line in lines] == [
+    segment = Segment(["a", "b", "c"], source="s")
+    assert list(TrainingRecipe("consecutive").examples(segment, ranking)) == [
         {"prompt": "s", "chosen": "c", "rejected": "a"}]
 
 

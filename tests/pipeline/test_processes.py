@@ -23,6 +23,7 @@ from commands import read, run, spawn, write
 from minrisk import ChrF, Standard
 from minrisk._core.errors import InputError
 from minrisk.cli.execute import SOME_FAILED
+from minrisk.io.formats import JSON_LINES
 from minrisk.io.inputs import InputFile, expand
 from minrisk.io.journal import PartialShard
 from minrisk.io.outputs import MISSING, Shard, UnfinishedShard, folder_shards
@@ -58,7 +59,7 @@ def alone(inputs: Path, *args: object) -> dict[str, bytes]:
 
 def shards(paths: list[str]) -> list[Shard]:
     files = tuple(map(InputFile.at, paths))
-    return folder_shards(files, SampleReader(files).shards(), ".jsonl")
+    return folder_shards(files, SampleReader(files).shards(), JSON_LINES)
 
 
 def reading(path: Path, records: int, size: int = 10**6, done: Any = None,

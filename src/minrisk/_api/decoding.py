@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Unpack, cast, overload
+from typing import Any, Unpack, cast, overload
 
 from minrisk._api.keywords import DecodeKeywords
 from minrisk._api.results import DecodedSegment, RunSummary, SampledPrompt
@@ -23,10 +23,11 @@ from minrisk._core.decoding import (
 from minrisk._core.errors import InputError, Wording, warn
 from minrisk._core.registry import STRATEGIES
 from minrisk._core.segment import Segment
+from minrisk.io.formats import ChoiceFormat, TrainingFormat
 from minrisk.io.records import Record
 from minrisk.io.segments import SampleReader
 from minrisk.io.text import FilePath, TextFiles
-from minrisk.io.writers import Format, PairChoice, TrainingWriter
+from minrisk.io.writers import PairChoice, TrainingWriter
 from minrisk.pipeline.stages import Collect
 from minrisk.tasks.corpus import segments_of
 from minrisk.tasks.decoding import (
@@ -56,7 +57,7 @@ def decode_corpus(
     segments: Segments, *, metric: MetricLike | None = None, strategy: StrategyLike | None = None,
     output: FilePath, weights: Weights = "auto", weights_temperature: float | None = None,
     oracle: str | None = None, confidence: bool = False, uncertainty: bool = False,
-    abstain: float | None = None, format: Format = "json",
+    abstain: float | None = None, format: ChoiceFormat = "json",
     nbest: int | None = None, utilities: bool = False, matrix: FilePath | None = None,
     **options: Unpack[DecodeKeywords],
 ) -> RunSummary: ...
@@ -74,7 +75,7 @@ def decode_corpus(
     confidence: bool = False,
     uncertainty: bool = False,
     abstain: float | None = None,
-    format: Format = "json",
+    format: ChoiceFormat = "json",
     nbest: int | None = None,
     utilities: bool = False,
     matrix: FilePath | None = None,
@@ -107,9 +108,10 @@ def decode_corpus(
             pair, and the share of the samples without an answer.
         abstain: minimum share of all samples in the largest cluster; below it, a result has no
             text.
-        format: of the output: "json" for JSON lines, "text" for lines of text.
-        nbest: number of best hypotheses of each segment to add to the output; as text, its number
-            of lines per segment.
+        format: of the output: "json" for JSON lines, "text" for lines of text, "csv" for CSV with a
+            header, as an output whose name ends in .csv is.
+        nbest: number of best hypotheses of each segment to add to the output; as text or CSV, its
+            number of lines per segment.
         utilities: whether to add the utilities of all hypotheses to the output.
         matrix: NPZ file (or folder, where the output is one) for the scores of all pairs.
         options: of a strategy that is given by name or class (`subset=16`, `seed=1`), and of the
@@ -164,7 +166,7 @@ def export(
 
 @overload
 def export(
-    segments: Segments, *, output: FilePath, format: Literal["json", "tsv"] = "json",
+    segments: Segments, *, output: FilePath, format: TrainingFormat = "json",
     pairs: PairChoice | None = None, stride: int | None = None, prompt: str | None = None,
     conversational: bool = False, metric: MetricLike | None = None,
     strategy: StrategyLike | None = None, weights: Weights = "auto",
@@ -177,7 +179,7 @@ def export(
     segments: Segments,
     *,
     output: FilePath | None = None,
-    format: Literal["json", "tsv"] = "json",
+    format: TrainingFormat = "json",
     pairs: PairChoice | None = None,
     stride: int | None = None,
     prompt: str | None = None,
@@ -196,7 +198,8 @@ def export(
         segments: as of `decode_corpus`; each with a source, or the prompt or messages that its
             samples answer.
         output: file or folder to write.
-        format: of the output: "json" for JSON lines, "tsv" for source and best with a tab between.
+        format: of the output: "json" for JSON lines, "tsv" for source and best with a tab between,
+            "csv" for CSV with a header.
         pairs: preference pairs of distinct hypotheses instead of the best alone: "best-worst",
             "best-middle-worst" or "consecutive".
         stride: distance in rank between the two hypotheses of a consecutive pair; 1 unless given.
@@ -221,9 +224,9 @@ def export(
     {'prompt': 'Translate: Guten Tag!', 'chosen': 'Hello!', 'rejected': 'Bye!'}
     """
     config = run_config(output, options)
-    if output is None and (format == "tsv" or matrix is not None):
-        raise InputError(Wording("format='tsv' and matrix= are for output=; examples are dicts "
-                                 "otherwise"))
+    if output is None and (format != "json" or matrix is not None):
+        raise InputError(Wording("format={format!r} and matrix= are for output=; examples are "
+                                 "dicts otherwise", format=format))
     training = TrainingOutput(None if matrix is None else os.fspath(matrix), pairs, stride, prompt,
                               conversational, format)
     decoding = make_decoding(segments, metric, strategy, weights, weights_temperature, oracle,

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypedDict
 
 from minrisk._api.option_types import JobKeywords, SamplerKeywords, StrategyKeywords
+from minrisk.io.formats import ChoiceFormat
 from minrisk.io.inputs import InputFormat
 from minrisk.io.text import FilePath
-from minrisk.io.writers import Format
 
 ShowProgress = bool | Callable[[int, int], object]  # called with segments done and failed so far
 
@@ -43,7 +43,7 @@ class ChoiceKeywords(TypedDict, total=False):
     """Options of `translate` and `answer` themselves."""
 
     weights: Literal["uniform", "logprobs", "length-normalised"]
-    format: Format
+    format: ChoiceFormat
     nbest: int | None
     utilities: bool
     confidence: bool

@@ -25,9 +25,9 @@ from minrisk._core.decoding import (
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.registry import SAMPLERS, STRATEGIES
 from minrisk._core.sampler import Message, Sampler, check_numbers
+from minrisk.io.formats import ChoiceFormat
 from minrisk.io.inputs import InputFormat
 from minrisk.io.text import FilePath
-from minrisk.io.writers import Format
 from minrisk.pipeline.stages import Collect
 from minrisk.tasks.corpus import prompts_of
 from minrisk.tasks.sampling import (
@@ -59,7 +59,7 @@ def sample(
 def sample(
     prompts: Prompts, n: int, *, sampler: SamplerLike | None = None, seed: int = 0,
     reference_samples: int | None = None, reference_options: Mapping[str, Any] | None = None,
-    output: FilePath, repeat: bool = False, format: Format = "json",
+    output: FilePath, repeat: bool = False, format: ChoiceFormat = "json",
     on_blank: OnBlank = "copy", input_format: InputFormat = "auto",
     **options: Unpack[SampleKeywords],
 ) -> RunSummary: ...
@@ -75,7 +75,7 @@ def sample(
     reference_options: Mapping[str, Any] | None = None,
     output: FilePath | None = None,
     repeat: bool = False,
-    format: Format = "json",
+    format: ChoiceFormat = "json",
     on_blank: OnBlank = "copy",
     input_format: InputFormat = "auto",
     **options: Unpack[SampleKeywords],
@@ -98,7 +98,8 @@ def sample(
             they differ; their random streams do in any case.
         output: file or folder to write, as the command line does.
         repeat: whether the output has a sample as often as it was drawn, instead of its count.
-        format: of the output: "json", or "text" for n lines of plain text for every prompt.
+        format: of the output: "json", "text" for n lines of plain text for every prompt, or "csv"
+            for CSV with a header.
         on_blank: what a blank source gives: "copy" for blank samples, or "fail".
         input_format: format of files: "text", "json", or "auto" for what they look like.
         options: of a sampler that is given by name (`model=...`), and of the run, as of
@@ -173,7 +174,7 @@ def translate(
         output: file or folder to write, as the command line does.
         options: `weights` of samples as references ("uniform", "logprobs" or
             "length-normalised"); `confidence`, `uncertainty` and `abstain`, as of
-            `decode_corpus`; of the output `format` ("text" or "json"), `nbest`, `utilities` and
+            `decode_corpus`; of the output `format` ("text", "json" or "csv"), `nbest`, `utilities` and
             `matrix`;
             `on_blank`, `input_format`, `reference_samples` and `reference_options`, as of
             `sample`; `sampling_workers`, the number of workers that sample, on the GPUs, where

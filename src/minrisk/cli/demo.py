@@ -33,7 +33,7 @@ from minrisk.cli.progress import Progress
 from minrisk.cli.run_options import QUIET_HELP, apply_quiet
 from minrisk.cli.score_report import echo_table
 from minrisk.io.files import Input
-from minrisk.io.writers import json_line
+from minrisk.io.formats import json_line
 from minrisk.metrics.chrf import ChrF
 from minrisk.pipeline.job import THREADS_HELP
 from minrisk.strategies.groups import Standard

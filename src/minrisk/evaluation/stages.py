@@ -11,9 +11,10 @@ from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.segment import Segment
 from minrisk.evaluation.study import Study, TrialResults
 from minrisk.io.files import Input, text_of
+from minrisk.io.formats import json_line
 from minrisk.io.records import RawRecord, Reader, Record, ShardedReader, error_location
 from minrisk.io.segments import parse
-from minrisk.io.writers import error_line, json_line
+from minrisk.io.writers import failure_row
 from minrisk.pipeline.batches import in_batches
 
 _TYPICAL = 32  # segments whose sizes decide which budgets are tried
@@ -103,7 +104,7 @@ class TrialResultsWriter:
         return json_line({"id": record.id} | record.value.as_json())
 
     def failed(self, record: Record) -> str:
-        return error_line(record)
+        return json_line(failure_row(record))
 
     def counts(self, record: Record) -> Mapping[str, int]:
         return {}

@@ -12,18 +12,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from io import FileIO
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 from minrisk._core.errors import InputError, Wording
-from minrisk.io.files import Output, as_input_error
+from minrisk.io.files import as_input_error
 from minrisk.io.outputs import MISSING
-from minrisk.io.parquet import is_parquet, write_parquet
 from minrisk.io.records import Failure, Result
 
-_TEXTS_PER_WRITE = 64
 _MAX_AHEAD = 1 << 24  # largest gap between finished records; far more than are in flight
 
 
@@ -163,16 +161,6 @@ class PartialShard:
             if entry is not last:
                 last, texts = entry, dict(zip(entry["indices"], entry["texts"], strict=True))
             yield texts[index]
-
-    def write(self, path: str, name: str) -> None:
-        """Write the texts of all segments to a file, in the format of its final name."""
-        if is_parquet(name):
-            write_parquet(path, self.texts)
-            return
-        texts = self.texts()
-        with Output(path, name=name) as output:
-            while some := list(islice(texts, _TEXTS_PER_WRITE)):
-                output.write("".join(some))
 
     def close(self) -> None:
         """Close the journal, until there are further results."""

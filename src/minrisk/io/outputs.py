@@ -17,15 +17,14 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, MinriskError
 from minrisk.io import remote
-from minrisk.io.files import EXTENSIONS, as_input_error, replace_file
-from minrisk.io.inputs import ERRORS, JSON, MANIFEST, WORK, InputFile
-from minrisk.io.parquet import is_parquet
+from minrisk.io.files import as_input_error, replace_file
+from minrisk.io.formats import OutputFormat, renamed
+from minrisk.io.inputs import ERRORS, MANIFEST, WORK, InputFile
 from minrisk.io.records import Reader, Result
 
 MISSING = -1
 MAX_WAITING_RESULTS = 1024  # results that may wait for an earlier one
 _COUNTED_BYTES = 1 << 22  # of all inputs, compressed or not; counting is then quick
-_OTHERS = (".txt", ".tsv", ".parquet")
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Shard:
 
 
 def folder_shards(files: Sequence[InputFile], readers: Sequence[Reader],
-                  extension: str) -> list[Shard]:
+                  format: OutputFormat) -> list[Shard]:
     """One shard per input, named after it, below the folder that the inputs have in common."""
     for file in files:
         if not file.can_be_read_again:
@@ -50,7 +49,7 @@ def folder_shards(files: Sequence[InputFile], readers: Sequence[Reader],
     made: dict[str, str] = {ERRORS: "the list of errors", MANIFEST: "the manifest"}
     shards = []
     for file, reader, path in zip(files, readers, below, strict=True):
-        name = _renamed(os.path.relpath(path, common), extension)
+        name = renamed(os.path.relpath(path, common), format)
         if name in made or name.split("/")[0] == WORK:
             raise InputError(f"{made.get(name, 'the working folder')} and {file.name} would both "
                              f"become {name}; rename one of them, or write to two folders")
@@ -89,17 +88,6 @@ def _below_root(file: InputFile) -> str:
     if not remote.is_url(file.location):
         return file.location
     return "/" + file.name.partition("://")[2].partition("?")[0]
-
-
-def _renamed(name: str, extension: str) -> str:
-    """The name with another extension: `a.txt.gz` becomes `a.jsonl.gz`; Parquet stays Parquet."""
-    if is_parquet(name) and extension == ".jsonl":
-        return name
-    compression = next((e for e in EXTENSIONS if name.endswith(e)), "")
-    stem = name.removesuffix(compression)
-    for known in (*JSON, *_OTHERS):
-        stem = stem.removesuffix(known)
-    return stem + extension + compression
 
 
 class UnfinishedShard(NamedTuple):
@@ -218,9 +206,15 @@ class OrderedSink:
 class StreamSink(OrderedSink):
     """Standard output, a pipe or a device."""
 
-    def __init__(self, output: Writable, shard: Shard,
-                 matrices: MatrixWriter | None = None) -> None:
+    def __init__(self, output: Writable, shard: Shard, matrices: MatrixWriter | None = None,
+                 header: str = "") -> None:
         super().__init__(lambda result: output.write(result.text), shard, matrices)
+        self._output, self._header = output, header
+
+    def begin(self) -> None:
+        super().begin()
+        if self._header:
+            self._output.write(self._header)
 
 
 class QueueSink(OrderedSink):

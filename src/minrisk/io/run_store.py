@@ -26,13 +26,13 @@ from uuid import uuid4
 
 from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk.io.files import Output, as_input_error, replace_file
+from minrisk.io.formats import JSON_LINES, OutputFormat, json_line
 from minrisk.io.inputs import ERRORS, MANIFEST, OLD_ERRORS, OLD_MANIFEST
 from minrisk.io.journal import Journal, PartialShard
 from minrisk.io.outputs import MatrixWriter, Shard, UnfinishedShard
 from minrisk.io.records import Failure, Result
 from minrisk.io.remote import redact_url
 from minrisk.io.store import LOCK, Store, another_run, file_store, folder_store, locked
-from minrisk.io.writers import json_line
 
 _RUN = re.compile(r"[0-9a-f]{32}")
 _OWN = re.compile(rf"{_RUN.pattern}(\..+)?$|{re.escape(ERRORS)}")  # in the working folder
@@ -44,12 +44,14 @@ class RunStore:
     """A sink that keeps results in journals, and writes a shard when it is complete."""
 
     def __init__(self, store: Store, shards: Sequence[Shard], settings: Mapping[str, Any], *,
-                 manifest: str = MANIFEST, errors: str | None = ERRORS, resume: bool = False,
-                 overwrite: bool = False,
+                 format: OutputFormat = JSON_LINES, header: str = "",
+                 manifest: str = MANIFEST, errors: str | None = ERRORS,
+                 resume: bool = False, overwrite: bool = False,
                  matrix_of: Callable[[Shard], MatrixWriter] | None = None) -> None:
         self.store = store
         self._shards = shards
         self._settings = json.loads(json.dumps(dict(settings), default=str))  # as it is read
+        self._format, self._header = format, header
         self._manifest = manifest
         self._errors = errors
         self._resume = resume
@@ -293,7 +295,7 @@ class RunStore:
             return
         partial = self._partial(number)  # also for a shard without segments
         temporary = self._temporary()
-        partial.write(temporary, shard.name)
+        self._format.named(shard.name).write(temporary, shard.name, partial.texts, self._header)
         self._check_writer()
         if self._matrix_of:
             self._matrix_of(shard).pack()

@@ -1,9 +1,7 @@
-"""Writers: records as lines of the output, with choices, samples or training data."""
+"""Writers: records as rows of the output, with choices, samples or training data."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,18 +11,21 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from minrisk._core.arrays import finite_numbers, finite_or_none
+from minrisk._core.arrays import finite_or_none
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.sampler import Message, Prompt, Samples, columns, number_drawn, sample_columns
 from minrisk._core.segment import Confidence, Ranking, Segment, Uncertainty
 from minrisk._core.templates import fill
+from minrisk.io.formats import JSON_LINES, OutputFormat, Row
 from minrisk.io.prompts import checked_messages
 from minrisk.io.records import Record
 
-Format = Literal["json", "text"]
 PairChoice = Literal["best-worst", "best-middle-worst", "consecutive"]  # Yang et al. 2023
-NO_FIELDS: Mapping[str, Any] = {}
-_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+NO_FIELDS: Row = MappingProxyType({})
+_SAMPLE_COLUMNS = {"counts": "count", "logprobs": "logprob"}  # in JSON lines, and in rows
+_CONFIDENCE = ("confidence.margin", "confidence.probability", "confidence.share")
+_UNCERTAINTY = ("uncertainty.entropy", "uncertainty.largest", "uncertainty.utility",
+                "uncertainty.clusters", "uncertainty.unanswered")
 
 
 class Writer(Protocol):
@@ -43,28 +44,52 @@ class Writer(Protocol):
 class ChoiceWriter:
     """Writes the best hypothesis of every segment, unless the samples disagree too much."""
 
-    format: Format = "json"
+    format: OutputFormat = JSON_LINES
     nbest: int | None = None
     utilities: bool = False
     abstain: float | None = None  # minimum share of the largest cluster, or there is no text
     samples: bool = False  # also the samples, of which some may be no candidates
+    confidence: bool = False  # whether rankings have one, of which formats with columns have some
+    uncertainty: bool = False
+    answers: bool = False  # of a vote
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of formats that have them: a row is one hypothesis."""
+        return ["id", *(["rank"] if self.nbest else []), "text", "index", "utility",
+                *(["answer"] if self.answers else []), *(_CONFIDENCE if self.confidence else []),
+                *(_UNCERTAINTY if self.uncertainty else []), "error"]
 
     def __call__(self, record: Record) -> str:
         assert record.segment is not None
         assert record.ranking is not None
         ranking = record.ranking.abstain_below(self.abstain)
-        if self.format == "text":
-            return self._lines(record.segment, ranking)
+        rows = (self._object if self.format.is_nested else self._rows)(record, ranking)
+        return self.format.render(rows, self.columns, self.nbest or 1)
+
+    def failed(self, record: Record) -> str:
+        return self.format.render([failure_row(record)], self.columns, self.nbest or 1)
+
+    def _object(self, record: Record, ranking: Ranking) -> list[Row]:
+        assert record.segment is not None
         drawn = self._drawn(record)
         listed = drawn.get("samples", record.segment.hypotheses)
         computed = {"id": record.id,
                     **choice_fields(record.segment, ranking, listed),
                     **record.details, **self._details(record.segment, ranking, listed), **drawn}
         passed = {k: v for k, v in record.fields.items() if k not in computed}
-        return json_line(computed | passed)
+        return [computed | passed]
 
-    def failed(self, record: Record) -> str:
-        return "\n" * (self.nbest or 1) if self.format == "text" else error_line(record)
+    def _rows(self, record: Record, ranking: Ranking) -> list[Row]:
+        """The choice with what is said of it, and then the next best hypotheses."""
+        segment = record.segment
+        assert segment is not None
+        best = {"id": record.id, "rank": 1, **choice_fields(segment, ranking, segment.hypotheses),
+                **record.details, **_measures(ranking)}
+        others = [] if ranking.abstained else ranking.order[1:self.nbest or 1].tolist()
+        return [best, *({"id": record.id, "rank": rank,
+                         **_hypothesis(segment, ranking, row, segment.hypotheses)}
+                        for rank, row in enumerate(others, 2))]
 
     def counts(self, record: Record) -> Mapping[str, int]:
         counts = {"pairs": record.ranking.pairs if record.ranking else 0}
@@ -74,18 +99,12 @@ class ChoiceWriter:
 
     def _drawn(self, record: Record) -> dict[str, Any]:
         """The samples, how many were drawn, and how many of these were no candidates."""
-        if not self.samples or record.samples is None or self.format == "text":
+        if not self.samples or record.samples is None:
             return {}
         assert record.segment is not None
         drawn = number_drawn(record.samples)
         return {**sample_columns(record.samples, record.reference_samples), "drawn": drawn,
                 "dropped": drawn - int(record.segment.counts.sum())}
-
-    def _lines(self, segment: Segment, ranking: Ranking) -> str:
-        """As many lines for every segment, so that a reader finds where each begins."""
-        size = self.nbest or 1
-        order = [] if ranking.abstained else ranking.order[:size].tolist()
-        return text_lines([segment.hypotheses[i] for i in order], size)
 
     def _details(self, segment: Segment, ranking: Ranking,
                  listed: Sequence[str]) -> dict[str, Any]:
@@ -107,27 +126,44 @@ class ChoiceWriter:
 class SampleWriter:
     """Writes the samples of every prompt, in a format that `minrisk decode` reads."""
 
+    number: int  # of samples of each prompt
+    format: OutputFormat = JSON_LINES
     repeat: bool = False
-    lines: int | None = None  # number of samples of each prompt, if they are written as plain text
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of formats that have them: a row is one distinct text, or one sample."""
+        return ["id", "source", "text", *([] if self.repeat else ["count"]), "logprob", "error"]
 
     def __call__(self, record: Record) -> str:
         assert record.samples is not None
-        if self.lines is not None:
-            return self._text(columns(record.samples, repeat=True)["samples"], self.lines)
-        found = sample_columns(record.samples, record.reference_samples, self.repeat)
-        return json_line({"id": record.id, **record.fields, **found})
+        if self.format.is_nested:
+            found = sample_columns(record.samples, record.reference_samples, self.repeat)
+            return self.format.render([{"id": record.id, **record.fields, **found}])
+        rows = [*self._rows(record)]
+        if self.format.is_counted and len(rows) != self.number:
+            raise InputError(Wording("found {rows} samples; plain text has {size} lines for every "
+                                     "prompt: give format='json'", rows=len(rows),
+                                     size=self.number))
+        return self.format.render(rows, self.columns, self.number)
 
     def failed(self, record: Record) -> str:
-        return error_line(record, record.fields) if self.lines is None else "\n" * self.lines
+        fields = record.fields if self.format.is_nested else _source_of(record)
+        return self.format.render([failure_row(record, fields)], self.columns, self.number)
 
-    def _text(self, texts: Sequence[str], size: int) -> str:
-        if len(texts) != size:
-            raise InputError(Wording("found {texts} samples; plain text has {size} lines for every "
-                                     "prompt: give format='json'", texts=len(texts), size=size))
-        return text_lines(texts, size)
+    def _rows(self, record: Record) -> Iterator[Row]:
+        found = columns(record.samples or (), self.repeat or self.format.is_counted)
+        for row, text in enumerate(found["samples"]):
+            yield {"id": record.id, **_source_of(record), "text": text} | {
+                name: found[plural][row] for plural, name in _SAMPLE_COLUMNS.items()
+                if plural in found}
 
     def counts(self, record: Record) -> Mapping[str, int]:
         return count_samples(record)
+
+
+def _source_of(record: Record) -> Row:
+    return {"source": record.fields.get("source")}
 
 
 def confidence_fields(found: Confidence) -> dict[str, Any]:
@@ -154,17 +190,9 @@ def count_samples(record: Record) -> dict[str, int]:
     return dict(total)
 
 
-def json_line(fields: Mapping[str, Any]) -> str:
-    try:
-        line = _JSON.encode(fields)
-    except ValueError:  # a copied field may hold NaN or an infinity
-        line = json.dumps(finite_numbers(fields), ensure_ascii=False)
-    return line + "\n"
-
-
-def error_line(record: Record, fields: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """The line of a record that failed, with the reason."""
-    return json_line({"id": record.id, **fields, "error": record.message})
+def failure_row(record: Record, fields: Row = NO_FIELDS) -> Row:
+    """The row of a record that failed, with the reason."""
+    return {"id": record.id, **fields, "error": record.message}
 
 
 def choice_fields(segment: Segment, ranking: Ranking, listed: Sequence[str]) -> dict[str, Any]:
@@ -180,10 +208,12 @@ def _hypothesis(segment: Segment, ranking: Ranking, row: int,
     return {"text": text, "index": index, "utility": utility}
 
 
-def text_lines(texts: Sequence[str], size: int) -> str:
-    """Texts as lines, and blank lines up to this number."""
-    return "".join(re.sub(r"\r\n|\r|\n", " ", text) + "\n" for text in texts) + "\n" * (
-        size - len(texts))
+def _measures(ranking: Ranking) -> dict[str, Any]:
+    """What was measured of a choice, by column."""
+    parts = {"confidence": confidence_fields(ranking.confidence) if ranking.confidence else {},
+             "uncertainty": uncertainty_fields(ranking.uncertainty) if ranking.uncertainty else {}}
+    return {f"{part}.{name}": value for part, fields in parts.items()
+            for name, value in fields.items()}
 
 
 @dataclass(frozen=True)
@@ -202,20 +232,22 @@ class TrainingRecipe:
     stride: int = 1  # distance in rank between the two of a consecutive pair
     prompt: str | None = None  # template of the prompt; the prompt of the segment unless given
     conversational: bool = False  # examples are chats of messages
-    tabs: bool = False  # source and target separated by a tab, not JSON
 
-    def lines(self, segment: Segment, ranking: Ranking,
-              fields: Mapping[str, Any] = NO_FIELDS) -> Iterator[str]:
+    @property
+    def columns(self) -> list[str]:
+        """The fields of an example that is no chat."""
+        return ["source", "target"] if self.pairs is None else ["prompt", "chosen", "rejected"]
+
+    def examples(self, segment: Segment, ranking: Ranking,
+                 fields: Row = NO_FIELDS) -> Iterator[dict[str, Any]]:
         """The examples of a segment; `fields` may have its prompt or messages."""
         ranked, prompt = _ranked(segment, ranking), self.prompt_for(segment.source, fields)
-        if self.tabs:
-            yield f"{_cell(str(prompt))}\t{_cell(ranked[0].text)}"
-        elif self.pairs is None:
-            yield _json(self._best(prompt, ranked[0].text))
+        if self.pairs is None:
+            yield self._best(prompt, ranked[0].text)
         else:
             for better, worse in self._chosen(ranked):
                 if better.utility > worse.utility:  # no preference between equal utilities
-                    yield _json(self._preference(prompt, better.text, worse.text))
+                    yield self._preference(prompt, better.text, worse.text)
 
     def prompt_for(self, source: str | None, fields: Mapping[str, Any]) -> Prompt:
         """The prompt of an example: that of the segment or its chat, or else the source."""
@@ -276,9 +308,14 @@ class TrainingWriter:
     """Writes the training examples of a segment; none if no utilities differ."""
 
     recipe: TrainingRecipe
+    format: OutputFormat = JSON_LINES
+
+    @property
+    def columns(self) -> list[str]:
+        return self.recipe.columns
 
     def __call__(self, record: Record) -> str:
-        return "".join(f"{line}\n" for line in self._lines(record))
+        return self.format.render(self._examples(record), self.columns)
 
     def failed(self, record: Record) -> str:
         """A segment that failed has no examples."""
@@ -286,7 +323,7 @@ class TrainingWriter:
 
     def counts(self, record: Record) -> Mapping[str, int]:
         assert record.ranking is not None
-        empty = next(self._lines(record), None) is None
+        empty = next(self._examples(record), None) is None
         return {"pairs": record.ranking.pairs, "without_pairs": int(empty)}
 
     def check(self, record: Record) -> None:
@@ -294,10 +331,10 @@ class TrainingWriter:
         assert record.segment is not None
         self.recipe.prompt_for(record.segment.source, record.fields)
 
-    def _lines(self, record: Record) -> Iterator[str]:
+    def _examples(self, record: Record) -> Iterator[Row]:
         assert record.segment is not None
         assert record.ranking is not None
-        return self.recipe.lines(record.segment, record.ranking, record.fields)
+        return self.recipe.examples(record.segment, record.ranking, record.fields)
 
 
 def _ranked(segment: Segment, ranking: Ranking) -> list[RankedText]:
@@ -315,11 +352,3 @@ def _user_messages(prompt: Prompt) -> Sequence[Message]:
 
 def _assistant_messages(text: str) -> list[dict[str, str]]:
     return [{"role": "assistant", "content": text}]
-
-
-def _json(fields: dict[str, Any]) -> str:
-    return json.dumps(fields, ensure_ascii=False)
-
-
-def _cell(text: str) -> str:
-    return re.sub(r"[\t\r\n]+", " ", text)

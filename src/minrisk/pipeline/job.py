@@ -16,6 +16,7 @@ from minrisk._core.options import Options, flag
 from minrisk._core.threads import MAX_THREADS
 from minrisk.io import remote
 from minrisk.io.files import Output, as_input_error, file_key
+from minrisk.io.formats import JSON_LINES, OutputFormat
 from minrisk.io.inputs import ERRORS, MANIFEST, InputFile
 from minrisk.io.outputs import (
     MatrixWriter,
@@ -26,7 +27,6 @@ from minrisk.io.outputs import (
     Writable,
     folder_shards,
 )
-from minrisk.io.parquet import check_parquet, is_parquet
 from minrisk.io.records import Reader, ShardedReader
 from minrisk.io.run_store import RunStore, manifest_name
 from minrisk.io.writers import Writer
@@ -154,7 +154,8 @@ class Job:
     pools: Sequence[WorkerPool]  # the first parses records, too
     settings: Mapping[str, Any]  # only those that can change a result
     signatures: Sequence[str]
-    extension: str = ".jsonl"
+    format: OutputFormat = JSON_LINES
+    columns: Sequence[str] = ()  # of a format that has them
     block: int = BATCH  # maximum number of records that a worker gets together
     matrix: str | None = None
     parser: Reader | None = None  # sent to workers to parse records; the reader unless given
@@ -203,7 +204,7 @@ def names_folder(path: str) -> bool:
 
 def _shards(config: RunConfig, job: Job) -> list[Shard]:
     if config.is_folder:
-        return folder_shards(job.files, job.reader.shards(), job.extension)
+        return folder_shards(job.files, job.reader.shards(), job.format)
     return [Shard("", tuple(job.files), job.reader)]
 
 
@@ -223,13 +224,9 @@ def _check_files(config: RunConfig, job: Job, shards: Sequence[Shard], read: Seq
 
 
 def _check_formats(job: Job, shards: Sequence[Shard], output: str | None) -> None:
-    """Check that what is to be Parquet has fields, and that it can be written."""
-    names = [*(shard.name for shard in shards), *([output] if output and not shards else [])]
-    for name in filter(is_parquet, names):
-        if job.extension != ".jsonl":
-            raise InputError(Wording("{name} is Parquet, whose columns are fields: give "
-                                     "format='json', or another name", name=name))
-        check_parquet()
+    """Check that the outputs can have their names, and that their formats can be written."""
+    for name in [*(shard.name for shard in shards), *([output] if output and not shards else [])]:
+        job.format.named(name).check_installed()
 
 
 def check_files(read: Sequence[str], written: Sequence[str]) -> None:
@@ -255,12 +252,12 @@ def _outputs(config: RunConfig, shards: Sequence[Shard]) -> Iterable[str]:
 
 
 def _sink(config: RunConfig, job: Job, shards: list[Shard], stack: ExitStack) -> Any:
-    matrix = job.matrix
+    matrix, header = job.matrix, job.format.header(job.columns)
     if config.output is None:
         return QueueSink(shards[0])
     if config.is_stream:
         output = job.stream or stack.enter_context(Output(config.output))
-        return StreamSink(output, shards[0], MatrixWriter(matrix) if matrix else None)
+        return StreamSink(output, shards[0], MatrixWriter(matrix) if matrix else None, header)
     if matrix and config.is_folder != names_folder(matrix):
         raise InputError(Wording("matrix= must be a folder if output= is a folder, and a file "
                                  "otherwise"))
@@ -268,6 +265,7 @@ def _sink(config: RunConfig, job: Job, shards: list[Shard], stack: ExitStack) ->
                   for file in (*job.files, *job.also_read)}
     settings = {**job.settings, "matrix": matrix, **identities, "version": __version__}
     common: dict[str, Any] = {"resume": config.resume, "overwrite": config.overwrite,
+                              "format": job.format, "header": header,
                               "matrix_of": partial(_matrix, matrix) if matrix else None}
     if config.is_folder:
         return RunStore.folder(config.output, config.work, shards, settings, **common)

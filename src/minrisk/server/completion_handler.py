@@ -13,7 +13,7 @@ from minrisk._core.sampler import Sample, columns
 from minrisk._core.segment import Segment
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
-from minrisk.io.writers import json_line
+from minrisk.io.formats import json_line
 from minrisk.openai.responses import Choice
 from minrisk.server.backends import Backend
 from minrisk.server.candidates import Candidate, read_candidates

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -12,9 +12,16 @@ from minrisk._core.signature import settings as settings_of
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk._core.templates import check_template
+from minrisk.io.formats import (
+    FORMATS,
+    JSON_LINES,
+    ChoiceFormat,
+    OutputFormat,
+    TrainingFormat,
+)
 from minrisk.io.records import AUTO, Weighting
 from minrisk.io.segments import SampleReader
-from minrisk.io.writers import ChoiceWriter, Format, PairChoice, TrainingRecipe, TrainingWriter
+from minrisk.io.writers import ChoiceWriter, PairChoice, TrainingRecipe, TrainingWriter
 from minrisk.pipeline.batches import BATCH, LIGHT_BLOCK
 from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import CheckRecords, Decode, Stage
@@ -24,7 +31,8 @@ from minrisk.tasks.corpus import Corpus
 
 Weights = Literal["auto", "uniform", "logprobs", "length-normalised"]
 LIMIT_HELP = "Number of segments to read; all unless given."
-NBEST_HELP = "Add the K best hypotheses of each segment; as text, K lines per segment."
+NBEST_HELP = "Add the K best hypotheses of each segment; as text or CSV, K lines per segment."
+FORMAT_HELP = "JSON lines, lines of text, or CSV with a header."
 UTILITIES_HELP = "Add the utilities of all hypotheses, and the number of evaluated pairs."
 
 
@@ -106,7 +114,8 @@ class Decoding:
         return {"oracle": self.oracle} if self.oracle else {}
 
     def job(self, choose: Decode, config: RunConfig, *stages: Stage,
-            settings: Mapping[str, Any], extension: str = ".jsonl", checks: tuple[Stage, ...] = (),
+            settings: Mapping[str, Any], format: OutputFormat = JSON_LINES,
+            columns: Sequence[str] = (), checks: tuple[Stage, ...] = (),
             matrix: str | None = None) -> Job:
         """The job of ranking the segments with this stage, and then of further ones."""
         lines = self.reader(self.corpus.files, self.weighting, self.oracle)
@@ -117,7 +126,8 @@ class Decoding:
             settings=settings_of(self.strategy) | self.corpus.settings | {
                 "weights": self.weighting, "oracle": self.oracle, **settings},
             signatures=[self.signature],
-            extension=extension,
+            format=format,
+            columns=columns,
             block=BATCH if choose.loads_model else LIGHT_BLOCK,
             matrix=matrix,
             parser=self.corpus.parser(lines),
@@ -151,8 +161,8 @@ class MeasureOptions(Options):
 class ChoiceOutput(MeasureOptions, MatrixOutput):
     """What an output says of the choice of each segment."""
 
-    format: Format = flag(
-        "json", section="Output", help="JSON lines, or lines of text for each segment.")
+    format: ChoiceFormat = flag(
+        "json", section="Output", help=FORMAT_HELP)
     nbest: int | None = flag(None, section="Output", metavar="K", ge=1, help=NBEST_HELP)
     utilities: bool = flag(False, section="Output", help=UTILITIES_HELP)
     confidence: bool = flag(
@@ -162,9 +172,7 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.format == "text" and (self.utilities or self.confidence or self.uncertainty):
-            raise InputError(Wording("utilities=, confidence= and uncertainty= need format='json'; "
-                                     "text has hypotheses only"))
+        FORMATS[self.format].check(self)
 
     def check_collected(self) -> None:
         """Raise InputError for options that change lines of an output, where there is none."""
@@ -178,20 +186,21 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
         return Decode(self.wrap(strategy, self.confidence, seed), config.batch_size,
                       config.on_error, scores=self.matrix is not None)
 
-    def writer(self) -> ChoiceWriter:
-        return ChoiceWriter(self.format, self.nbest, self.utilities, self.abstain)
-
-    @property
-    def extension(self) -> str:
-        return ".txt" if self.format == "text" else ".jsonl"
+    def writer(self, output: str | None, strategy: Strategy) -> ChoiceWriter:
+        """The writer of what this strategy chooses, to an output of this name."""
+        found = FORMATS[self.format].named(output)
+        found.check(self)
+        return ChoiceWriter(found, self.nbest, self.utilities, self.abstain,
+                            confidence=self.confidence, uncertainty=self.uncertainty,
+                            answers=strategy.metric.is_vote)
 
     @property
     def uses_seed(self) -> bool:
         """Whether what is measured of choices is drawn at random."""
         return self.confidence or self.uncertainty or self.abstain is not None
 
-    def settings(self, seed: int) -> dict[str, Any]:
-        return {"format": self.format, "nbest": self.nbest, "utilities": self.utilities,
+    def settings(self, seed: int, writer: ChoiceWriter) -> dict[str, Any]:
+        return {"format": writer.format.rendered, "nbest": self.nbest, "utilities": self.utilities,
                 "confidence": self.confidence, "uncertainty": self.uncertainty,
                 "abstain": self.abstain,
                 **({"confidence.seed": seed} if self.confidence else {})}
@@ -205,9 +214,10 @@ class DecodeOutput(ChoiceOutput):
             last: Stage | None = None) -> Job:
         """The job of `decode`; `last` replaces the stage that writes."""
         choose = self.choose(decoding.strategy, config, seed)
-        return decoding.job(choose, config, last or config.write(self.writer()),
-                            settings=self.settings(seed), extension=self.extension,
-                            matrix=self.matrix)
+        writer = self.writer(config.output, decoding.strategy)
+        return decoding.job(choose, config, last or config.write(writer),
+                            settings=self.settings(seed, writer), format=writer.format,
+                            columns=writer.columns, matrix=self.matrix)
 
 
 @dataclass(frozen=True)
@@ -226,14 +236,13 @@ class TrainingOutput(MatrixOutput):
         "or messages, or its source.")
     conversational: bool = flag(False, section="Output",
                                 help="Write messages with roles, for chat models.")
-    format: Literal["json", "tsv"] = flag(
-        "json", section="Output", help="JSON lines, or source and best with a tab between them.")
+    format: TrainingFormat = flag(
+        "json", section="Output",
+        help="JSON lines; source and best with a tab between them; or CSV with a header.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.format == "tsv" and (self.pairs or self.conversational):
-            raise InputError(Wording("format='tsv' has a source and a target; pairs= and "
-                                     "conversational= need format='json'"))
+        FORMATS[self.format].check(self)
         if self.stride and self.pairs != "consecutive":
             raise InputError(Wording("stride= goes with pairs='consecutive'"))
         check_template(self.prompt)
@@ -243,15 +252,20 @@ class TrainingOutput(MatrixOutput):
 
     @property
     def recipe(self) -> TrainingRecipe:
-        return TrainingRecipe(self.pairs, self.stride or 1, self.prompt, self.conversational,
-                              self.format == "tsv")
+        return TrainingRecipe(self.pairs, self.stride or 1, self.prompt, self.conversational)
 
     def job(self, decoding: Decoding, config: RunConfig, last: Stage | None = None) -> Job:
         """The job of `export`; `last` replaces the stage that writes."""
-        writer = TrainingWriter(self.recipe)
+        found = FORMATS[self.format].named(config.output)
+        found.check(self)
+        writer = TrainingWriter(self.recipe, found)
         choose = Decode(decoding.strategy, config.batch_size, config.on_error,
                         scores=self.matrix is not None)
         return decoding.job(choose, config, last or config.write(writer),
-                            settings={"recipe": self.recipe},
-                            extension=".tsv" if self.format == "tsv" else ".jsonl",
+                            settings=self._settings(found), format=found, columns=writer.columns,
                             checks=(CheckRecords(writer.check),), matrix=self.matrix)
+
+    def _settings(self, format: OutputFormat) -> dict[str, Any]:
+        """What a resumed run must have in common, written as in earlier versions."""
+        recipe = f"{repr(self.recipe)[:-1]}, tabs={format.name == 'tsv'})"
+        return {"recipe": recipe} | ({"format": "csv"} if format.name == "csv" else {})

@@ -17,10 +17,11 @@ from minrisk._core.sampler import Sampler
 from minrisk._core.signature import settings as settings_of
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
+from minrisk.io.formats import FORMATS, ChoiceFormat, OutputFormat
 from minrisk.io.inputs import InputFormat
 from minrisk.io.prompts import PromptReader
 from minrisk.io.records import Record, Weighting
-from minrisk.io.writers import ChoiceWriter, Format, SampleWriter
+from minrisk.io.writers import ChoiceWriter, SampleWriter
 from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import (
     CheckRecords,
@@ -31,7 +32,7 @@ from minrisk.pipeline.stages import (
 )
 from minrisk.pipeline.workers import WorkerPool
 from minrisk.tasks.corpus import Corpus
-from minrisk.tasks.decoding import ChoiceOutput
+from minrisk.tasks.decoding import FORMAT_HELP, ChoiceOutput
 
 OnBlank = Literal["copy", "fail"]
 ANSWER_SAMPLES = 16  # of each prompt of a language model, which may cost money
@@ -88,7 +89,7 @@ class Sampling:
 
     def job(self, pools: Sequence[WorkerPool], *, settings: Mapping[str, Any],
             drawing: Mapping[str, Any] | None = None, signatures: Sequence[str] = (),
-            extension: str = ".jsonl", matrix: str | None = None) -> Job:
+            format: OutputFormat, columns: Sequence[str], matrix: str | None = None) -> Job:
         """The job of these pools, the first of which samples."""
         options = self.options
         lines = PromptReader(self.corpus.files, options.input_format)
@@ -101,7 +102,8 @@ class Sampling:
             settings=settings_of(self.sampler, "sampler") | drawn | references | {
                 "input_format": options.input_format, "on_blank": options.on_blank, **settings},
             signatures=[signature(self.sampler, "sampler", **drawn, **references), *signatures],
-            extension=extension,
+            format=format,
+            columns=columns,
             block=self.sampler.batch_size(options.num_samples),
             matrix=matrix,
             parser=self.corpus.parser(lines),
@@ -142,21 +144,19 @@ class SampleOutput(Options):
 
     repeat: bool = flag(False, section="Output",
                         help="Write equal samples one by one, without counts.")
-    format: Format = flag(
-        "json", section="Output", help="JSON lines, or a line of text per sample.")
+    format: ChoiceFormat = flag(
+        "json", section="Output", help="JSON lines, a line of text per sample, or CSV.")
 
     def job(self, sampling: Sampling, config: RunConfig, last: Stage | None = None) -> Job:
         """The job of `sample`; `last` replaces the stage that writes."""
         options = sampling.options
-        if self.format == "text" and options.reference_samples:
-            raise InputError(Wording("format='text' has no place for references; "
-                                     "reference_samples= needs format='json'"))
+        found = FORMATS[self.format].named(config.output)
+        found.check(options)
         check = [CheckRecords(_check_no_references)] if options.reference_samples else []
-        writer = SampleWriter(self.repeat, options.num_samples if self.format == "text" else None)
+        writer = SampleWriter(options.num_samples, found, self.repeat)
         stages = (*check, *sampling.stages(config), last or config.write(writer))
-        return sampling.job([config.pool(*stages)], settings={"format": self.format},
-                            drawing={"repeat": self.repeat},
-                            extension=".txt" if self.format == "text" else ".jsonl")
+        return sampling.job([config.pool(*stages)], settings={"format": found.rendered},
+                            drawing={"repeat": self.repeat}, format=found, columns=writer.columns)
 
 
 @dataclass(frozen=True)
@@ -166,8 +166,8 @@ class TranslationOutput(ChoiceOutput):
     must_instruct: ClassVar[bool] = True  # a causal model must be told to translate
     prefer_finished: ClassVar[bool] = False
 
-    format: Format = flag(
-        "text", section="Output", help="Lines of text for each segment, or JSON lines.")
+    format: ChoiceFormat = flag(
+        "text", section="Output", help="Lines of text, JSON lines, or CSV with a header.")
     weights: Literal["uniform", "logprobs", "length-normalised"] = flag(
         "uniform", section="Method",
         help="Weights of samples as references: equal, their probabilities, or these per token.")
@@ -178,19 +178,21 @@ class TranslationOutput(ChoiceOutput):
     def job(self, sampling: Sampling, strategy: Strategy, config: RunConfig,
             last: Stage | None = None) -> Job:
         """The job of `translate`; `last` replaces the stage that writes."""
-        seed = sampling.options.seed
+        seed, writer = sampling.options.seed, self.writer(config.output, strategy)
         choose = self.choose(strategy, replace(config, batch_size=None), seed)  # it is for sampling
         # the first pool samples, on GPUs if there are any; the second decodes the samples
         pools = [replace(config.pool(*sampling.stages(config, self.must_instruct)),
                          workers=self.sampling_workers),
                  config.pool(SamplesToSegments(Weighting(self.weights), self.prefer_finished,
                                                strategy.metric.is_vote),
-                             choose, last or config.write(self.writer()), gpus=False)]
+                             choose, last or config.write(writer), gpus=False)]
         return sampling.job(
             pools,
-            settings=settings_of(strategy) | self.settings(seed) | {"weights": self.weights},
+            settings=settings_of(strategy) | self.settings(seed, writer) | {
+                "weights": self.weights},
             signatures=[self.signature(strategy)],
-            extension=self.extension,
+            format=writer.format,
+            columns=writer.columns,
             matrix=self.matrix)
 
     def signature(self, strategy: Strategy) -> str:
@@ -204,8 +206,7 @@ class AnswerOutput(TranslationOutput):
     must_instruct: ClassVar[bool] = False
     prefer_finished: ClassVar[bool] = True  # as `serve` does
 
-    format: Format = flag(
-        "json", section="Output", help="JSON lines, or lines of text for each segment.")
+    format: ChoiceFormat = flag("json", section="Output", help=FORMAT_HELP)
 
-    def writer(self) -> ChoiceWriter:
-        return replace(super().writer(), samples=True)
+    def writer(self, output: str | None, strategy: Strategy) -> ChoiceWriter:
+        return replace(super().writer(output, strategy), samples=True)
