@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy as np
 
 import minrisk
-from minrisk.plugins import Ability, Groups, Metric, option
+from minrisk.plugins import Groups, Metric, option
 from minrisk.testing import check_metric
 
 SAMPLES = ["the cat sat on the mat", "a cat sat on a mat", "the cat was on the mat",
@@ -30,7 +30,6 @@ class WordOverlap(Metric[np.ndarray]):
     """the number of words that two texts share"""
 
     name: ClassVar[str] = "word-overlap"
-    abilities: ClassVar[Ability] = Ability.AVERAGES  # references can be averaged
     min_length: int = option(1, ge=1, help="number of letters that a word must have to count")
 
     def features(self, texts: Sequence[str]) -> np.ndarray:

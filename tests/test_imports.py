@@ -15,13 +15,10 @@ from project import ROOT, TESTS
 
 SOURCE = ROOT / "src" / "minrisk"
 PLAIN = {f"_core.{name}" for name in (
-    "arrays", "errors", "options", "weights", "segment", "groups", "lazy", "threads",
-    "progress",
-    "references", "foreign", "unicode", "sqlite_cache", "sampler",
-    "templates", "vote", "plugin_checks", "names")} | {"version"}
+    "arrays", "errors", "options", "weights", "segment", "groups", "lazy", "process",
+    "sqlite_cache", "sampler", "texts", "vote", "names", "fingerprint")} | {"version"}
 PROTOCOLS = PLAIN | {f"_core.{name}" for name in (
-    "recipe", "metric", "adapters", "strategy", "pool", "batch", "registry",
-    "signature")}
+    "metric", "adapters", "strategy", "pool", "batch", "registry", "signature")}
 CORE = PROTOCOLS | {"_core.reference_parts", "_core.decoding"}
 
 # package (of the core: module) -> what of minrisk it may import; "*" is everything
@@ -31,36 +28,30 @@ MAY_IMPORT = {
     "_core.errors": set(),
     "_core.options": {"_core.errors"},
     "_core.lazy": set(),
-    "_core.foreign": {"_core.errors"},
     "version": set(),
-    "_core.threads": {"_core.errors"},
-    "_core.progress": set(),
-    "_core.templates": {"_core.errors"},
-    "_core.unicode": set(),
+    "_core.process": {"_core.errors"},
+    "_core.texts": {"_core.errors"},
     "_core.names": set(),
     "_core.sqlite_cache": {"_core.errors"},
     "_core.weights": {"_core.arrays", "_core.errors"},
     "_core.segment": PLAIN,
     "_core.sampler": PLAIN,
-    "_core.plugin_checks": PLAIN,
     "_core.vote": set(),
-    "_core.references": PLAIN,
     "_core.groups": PLAIN,
     "_core.metric": PLAIN | {"_core.registry"},
     # a function becomes a metric there
-    "_core.named_files": {"_core.options"},
-    "_core.adapters": PLAIN | {"_core.metric", "_core.named_files", "_core.registry", "metrics"},
+    "_core.fingerprint": {"_core.options"},
+    "_core.adapters": PLAIN | {"_core.metric", "_core.registry", "metrics"},
     "_core.strategy": PLAIN | {"_core.metric", "_core.adapters", "_core.pool"},
     "_core.pool": PLAIN | {"_core.metric"},
     "_core.batch": PLAIN | {"_core.metric", "_core.adapters", "_core.pool"},
     "_core.reference_parts": PROTOCOLS,
-    "_core.recipe": PLAIN,
-    "_core.registry": PLAIN | {"_core.recipe"},
-    "_core.signature": PLAIN | {"_core.adapters", "_core.recipe"},
+    "_core.registry": PLAIN,
+    "_core.signature": PLAIN | {"_core.registry"},
     "_core.decoding": PROTOCOLS | {"strategies"},  # `abstain` measures
     "testing": PROTOCOLS,
     "_torch": PLAIN | {"_torch"},
-    "metrics": PROTOCOLS | {"_core.named_files", "metrics", "openai", "_native", "_torch"},
+    "metrics": PROTOCOLS | {"metrics", "openai", "_native", "_torch"},
     "strategies": PROTOCOLS | {"strategies"},
     "evaluation": PROTOCOLS | {"_core.decoding", "evaluation", "io", "pipeline"},
     "openai": PLAIN | {"openai"},

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from minrisk import InputError
-from minrisk._core.progress import progress_listener
+from minrisk._core.process import progress_listener
 from minrisk.cli.progress import Progress
 from minrisk.io.journal import Journal
 

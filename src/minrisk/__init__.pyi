@@ -11,10 +11,9 @@ from minrisk._core.decoding import decode, make_metric, make_sampler, make_strat
 from minrisk._core.errors import InputError, MinriskError, MissingExtra, UnusableError
 from minrisk._core.groups import Groups
 from minrisk._core.pool import Pool
-from minrisk._core.references import References
-from minrisk._core.segment import Confidence, Ranking, Segment, Uncertainty
+from minrisk._core.process import set_threads
+from minrisk._core.segment import Confidence, Ranking, References, Segment, Uncertainty
 from minrisk._core.signature import signature
-from minrisk._core.threads import set_threads
 from minrisk._core.weights import weights_from_logprobs
 from minrisk.evaluation.scoring import Score, score
 from minrisk.evaluation.validation import Validation

@@ -1,6 +1,6 @@
 """What authors of metrics, strategies and samplers import; docs/extend.md has an example of each.
 
-    from minrisk.plugins import Ability, Metric, option
+    from minrisk.plugins import Metric, option
 
 Names of other packages are found by their entry points: `minrisk.metrics`, `minrisk.strategies` and
 `minrisk.samplers`. `minrisk.testing` has checks of the contract.

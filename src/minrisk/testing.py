@@ -14,7 +14,6 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from inspect import getattr_static
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from minrisk._core.adapters import as_metric
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
-from minrisk._core.metric import METHODS, Ability, AnyMetric, Features, Metric
+from minrisk._core.metric import Ability, AnyMetric, Features, implemented_abilities
 from minrisk._core.segment import Segment
 from minrisk._core.strategy import Strategy
 
@@ -115,20 +114,12 @@ def check_strategy(strategy: Strategy, segments: Sequence[Segment] | None = None
 
 
 def check_abilities(metric: AnyMetric) -> None:
-    """Check that the declared abilities are those that the metric has methods for.
+    """Check that the metric has methods for the abilities that it declares.
 
-    A metric whose abilities depend on its options or its inner metrics has methods for all that it
-    may have, and need not declare all of them.
+    A metric that overrides `abilities` may declare fewer: some depend on its options.
     """
-    cls: type = type(metric)
-    found = getattr_static(cls, "abilities")
-    depends = not isinstance(found, Ability) and found is not getattr_static(Metric, "abilities")
-    for ability, methods in METHODS.items():
-        overrides = [getattr(cls, method) is not getattr(Metric, method) for method in methods]
-        if ability in metric.abilities:
-            assert all(overrides), f"{ability!r} is declared without {' and '.join(methods)}"
-        elif not depends:
-            assert not any(overrides), f"{' and '.join(methods)} without {ability!r} in abilities"
+    missing = metric.abilities & ~implemented_abilities(type(metric))
+    assert not missing, f"{missing!r} is declared without {' and '.join(missing.methods)}"
 
 
 def check_shape(metric: AnyMetric, case: Case, rtol: float) -> None:

@@ -25,8 +25,8 @@ from minrisk._api.keywords import (
     SamplerKeywords,
     StrategyKeywords,
 )
+from minrisk._core.process import set_threads, threads
 from minrisk._core.registry import SAMPLERS, STRATEGIES
-from minrisk._core.threads import set_threads, threads
 from minrisk.io.objects import ObjectReader
 from minrisk.io.records import checksum
 from minrisk.io.segments import SampleReader

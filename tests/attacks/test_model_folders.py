@@ -228,7 +228,7 @@ def test_sentence_transformers_that_import_foreign_classes_are_refused(sentences
 
 def test_what_loads_a_model_may_print_what_it_likes(tmp_path):
     """Standard output belongs to results, and standard input to the user's data."""
-    code = ("import sys\nfrom minrisk._core.foreign import own_process\n"
+    code = ("import sys\nfrom minrisk._core.process import own_process\n"
             "from minrisk._torch.quiet import unattended\n"
             "with own_process(), unattended():\n"
             "    print('hello')\n"

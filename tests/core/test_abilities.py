@@ -261,14 +261,41 @@ def test_a_metric_that_declares_what_it_has_not_breaks_the_contract():
     class Boaster(Length):
         abilities = Ability.VECTORS
 
-    class Modest(Length):
+    with pytest.raises(AssertionError, match=r"VECTORS.* is declared without vectors"):
+        check_metric(Boaster())
+
+
+def test_abilities_follow_from_methods():
+    class Clustered(Length):
         def vectors(self, features):
             return features[:, None]
 
-    with pytest.raises(AssertionError, match=r"VECTORS.* is declared without vectors"):
-        check_metric(Boaster())
-    with pytest.raises(AssertionError, match=r"vectors without .*VECTORS"):
-        check_metric(Modest())
+    class HalfDone(Length):
+        def finalize(self, hyps, statistics, source=None):
+            return statistics
+
+    assert Length().abilities == HalfDone().abilities == Ability.NONE
+    assert Clustered().abilities == Ability.VECTORS
+    assert Symmetric(Clustered()).abilities == Ability.NONE  # which has no vectors of its own
+
+
+def test_an_adapted_object_has_what_it_has_and_the_defaults_of_the_rest():
+    class Told(Plain):
+        concurrent_batches = 3
+
+        def details(self, segment, ranking):
+            return {"told": ranking.best}
+
+        def as_given(self, refs):
+            return refs + 1
+
+    metric = as_metric(Told())
+    assert metric.concurrent_batches == 3
+    assert minrisk.Standard(metric).rank([minrisk.Segment(["a"], ["a"])])[0].utility == [-1]
+    assert metric.details(minrisk.Segment(["a"]), minrisk.decode(["a"])) == {"told": 0}
+    metric.prepare()
+    assert metric.take_usage(None, ["a"]) == {}
+    assert metric.fingerprint() is None
 
 
 def test_a_strategy_of_somebody_else_declares_what_it_needs():

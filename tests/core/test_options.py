@@ -11,8 +11,7 @@ import pytest
 
 import minrisk
 from minrisk._core.options import Options, option
-from minrisk._core.recipe import Recipe
-from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
+from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES, Recipe
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minrisk._core.unicode import valid_unicode
+from minrisk._core.texts import valid_unicode
 
 
 @pytest.mark.parametrize(("text", "expected"), [

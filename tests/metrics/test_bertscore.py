@@ -20,7 +20,7 @@ import minrisk
 from commands import run, write
 from minrisk._core.errors import MissingExtra
 from minrisk._core.metric import Ability
-from minrisk._core.progress import progress_listener
+from minrisk._core.process import progress_listener
 from minrisk.metrics.bertscore import BertScore
 from minrisk.metrics.bertscore.encoder import TokenEmbeddings
 from minrisk.testing import check_metric, check_strategy

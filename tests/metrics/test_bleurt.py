@@ -19,7 +19,7 @@ import minrisk
 from commands import run, write
 from minrisk._core.errors import MissingExtra
 from minrisk._core.metric import Ability
-from minrisk._core.progress import progress_listener
+from minrisk._core.process import progress_listener
 from minrisk.metrics.bleurt import Bleurt
 from minrisk.testing import check_metric, check_strategy
 from tolerance import SINGLE, assert_close

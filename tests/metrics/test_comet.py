@@ -25,7 +25,7 @@ from commands import run, wait_for, write
 from minrisk._core.errors import MissingExtra
 from minrisk._core.groups import Groups, WeightedRows
 from minrisk._core.metric import Ability
-from minrisk._core.progress import progress_listener
+from minrisk._core.process import progress_listener
 from minrisk._torch.tokens import length_batches
 from minrisk.metrics.comet import Comet, CometQE, checkpoint
 from minrisk.metrics.comet.estimator import Estimator, feed_forward, mean_distance

@@ -17,7 +17,7 @@ from comet_models import CHECKPOINTS, GOLDEN, enter_hub
 from commands import run, write
 from minrisk._core.errors import MissingExtra
 from minrisk._core.metric import Ability
-from minrisk._core.progress import progress_listener
+from minrisk._core.process import progress_listener
 from minrisk.metrics.comet.unified import CometKiwi, XComet
 from minrisk.metrics.comet.unified_scorer import spans_score
 from minrisk.testing import check_metric, check_strategy

@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 import minrisk
 from commands import PATIENCE, run, spawn, write
 from generators import FEW, cases, text_lists
+from minrisk._core.adapters import as_metric
+from minrisk._core.fingerprint import fingerprint
 from minrisk._core.metric import Ability
-from minrisk._core.recipe import quoted
-from minrisk._core.registry import METRICS
+from minrisk._core.registry import METRICS, quoted
 from minrisk._core.signature import parts_signature
-from minrisk.metrics._fingerprint import fingerprint
 from minrisk.metrics.cached import Cached, _Keys, _table
 from minrisk.metrics.combined import Combined, Symmetric
 from minrisk.metrics.edit import Edit
@@ -385,7 +385,7 @@ def test_a_model_that_was_replaced_gives_its_own_scores(tmp_path, content):
 def test_a_model_that_stayed_the_same_is_found_again(tmp_path):
     (tmp_path / "weights").write_text("1")
     metric, path = Modelled(str(tmp_path)), str(tmp_path.with_suffix(".db"))
-    assert fingerprint(metric) == fingerprint(Modelled(str(tmp_path)))
+    assert fingerprint(as_metric(metric)) == fingerprint(as_metric(Modelled(str(tmp_path))))
     assert scores(Cached(metric, path), ["a"], ["a"]) == 1
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Modelled, "scores", lambda *_: pytest.fail("the model was asked"))

@@ -12,7 +12,12 @@ import pytest
 
 import minrisk
 import openai_server
-from minrisk._core.metric import Ability, AnyMetric, strategies_with
+from minrisk._core.metric import (
+    Ability,
+    AnyMetric,
+    implemented_abilities,
+    strategies_with,
+)
 from minrisk._core.options import inner_field
 from minrisk._core.registry import METRICS, STRATEGIES
 from minrisk.cli.list_command import strategies_for
@@ -240,16 +245,13 @@ def test_the_listing_tells_the_same(metric):
     if inner_field(metric):
         assert listed is None
     else:
-        assert listed == list(strategies_with(metric.abilities | metric.optional_abilities))
+        assert listed == list(strategies_with(implemented_abilities(type(metric))))
 
 
-def test_an_optional_ability_is_there_by_an_option(tmp_path):
-    found = [name for name in METRICS.builtin if METRICS.get(name).optional_abilities]
-    assert found == ["python", "command"]
-    for name in found:
-        metric = MADE[name](tmp_path)
-        assert metric.abilities == Ability.NONE
-        assert replace(metric, by_source=True).abilities == metric.optional_abilities
+@pytest.mark.parametrize("metric", ["python", "command"], indirect=True)
+def test_an_optional_ability_is_there_by_an_option(metric):
+    assert metric.abilities == Ability.NONE
+    assert replace(metric, by_source=True).abilities == implemented_abilities(type(metric))
 
 
 def test_whatever_it_needs_can_be_loaded_before_the_first_segment(metric):

@@ -19,7 +19,7 @@ from commands import run, write
 from metricx_model import expand
 from minrisk._core.errors import MissingExtra
 from minrisk._core.metric import Ability
-from minrisk._core.progress import progress_listener
+from minrisk._core.process import progress_listener
 from minrisk.metrics.metricx import MetricX, MetricXQE
 from minrisk.testing import check_metric, check_strategy
 from tolerance import SINGLE, assert_close

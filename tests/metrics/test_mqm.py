@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 import minrisk
 from commands import run, write
 from minrisk._core.groups import Groups
-from minrisk._core.progress import progress_listener
+from minrisk._core.process import progress_listener
 from minrisk.metrics.comet import numpy_scorer
 from minrisk.metrics.comet.numpy_scorer import mean_distance
 from minrisk.metrics.mqm import MQM, loading

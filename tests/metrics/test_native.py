@@ -227,7 +227,7 @@ def test_numbers_of_words_that_are_none_are_refused():
 def test_the_environment_says_how_many_threads(given, expected):
     code = textwrap.dedent("""
         from minrisk._core.errors import InputError
-        from minrisk._core.threads import threads
+        from minrisk._core.process import threads
         try:
             print(threads())
         except InputError:

@@ -14,7 +14,7 @@ import pytest
 
 import openai_server
 from minrisk._core.errors import InputError, UnusableError
-from minrisk._core.progress import progress_listener
+from minrisk._core.process import progress_listener
 from minrisk.openai.background import stream
 from minrisk.samplers.openai import Endpoint
 from openai_server import Faulty, status

@@ -17,7 +17,7 @@ import minrisk
 from commands import run, wait_for
 from generators import cases
 from minrisk import References
-from minrisk._core.progress import progress_listener
+from minrisk._core.process import progress_listener
 from minrisk.io.records import Result
 from minrisk.io.segments import ReferenceFile
 from minrisk.metrics.edit import Edit
@@ -60,7 +60,7 @@ def test_processes_change_no_bit(strategy):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_one_large_shard_is_work_for_all(monkeypatch, workers):
-    monkeypatch.setattr("minrisk._core.references.BLOCK", 2)
+    monkeypatch.setattr("minrisk._core.segment.BLOCK", 2)
     told = []
     with progress_listener(lambda *what: told.append(what)):
         found = minrisk.decode_parts(HYPS, shards(), strategy="standard", workers=workers)

@@ -13,7 +13,7 @@ import pytest
 
 import openai_server
 from minrisk._core.errors import InputError, MinriskError, UnusableError
-from minrisk._core.progress import progress_listener
+from minrisk._core.process import progress_listener
 from minrisk._core.sampler import PartialError
 from minrisk.openai import client
 from minrisk.samplers.openai import Endpoint

@@ -18,7 +18,7 @@ transformers = pytest.importorskip("transformers", reason="needs the extra minri
 
 import tiny_models
 from minrisk._core.errors import InputError, UnusableError
-from minrisk._core.progress import progress_listener
+from minrisk._core.process import progress_listener
 from minrisk.samplers.hf import Transformers, fast_decoder, prefix_cache, prefixes, truncation
 from minrisk.samplers.hf.bart import not_supported_reasons as fast_reasons
 from minrisk.samplers.hf.beam_search import beam_search

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from minrisk._core.decoding import MetricLike, StrategyLike, add_texts, resolve_strategy
 from minrisk._core.reference_parts import PartsDecoder
-from minrisk._core.references import ReferencePart, References
-from minrisk._core.segment import Ranking, Segment
+from minrisk._core.segment import Ranking, ReferencePart, References, Segment
 from minrisk.pipeline.job import WorkerConfig
 from minrisk.pipeline.references import as_parts_strategy, sum_parts
 

@@ -7,38 +7,26 @@ around others), which adapt what they are given.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, wraps
+from typing import Any, ClassVar, TypeVar
 
-from minrisk._core.arrays import Floats, Ints, Points
+from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, Wording, brief
-from minrisk._core.groups import Groups
+from minrisk._core.fingerprint import file_states
 from minrisk._core.metric import (
     Ability,
     AnyMetric,
-    DerivedMetric,
     Metric,
-    PartialStatistics,
-    Surrogate,
-    Traits,
     implemented_abilities,
     lacks_ability,
     reads_segment,
 )
-from minrisk._core.named_files import file_states
-from minrisk._core.options import owner
+from minrisk._core.options import owner, unwrapped
 from minrisk._core.registry import METRICS, SAMPLERS
-from minrisk._core.sampler import (
-    AnyRequest,
-    Sample,
-    Sampler,
-    SamplingResult,
-    changed_options,
-)
-from minrisk._core.segment import Ranking, Segment
+from minrisk._core.sampler import Sample, Sampler, changed_options
+from minrisk._core.segment import Segment
 
 MAX_LOADED_METRICS = 4  # metrics made by name that are cached
 
@@ -154,124 +142,70 @@ def _not_a_metric(value: Any, field: str) -> InputError:
                       f"and reference; got {brief(value)}")
 
 
+A = TypeVar("A", bound=type)
+
+
+def _adapts(base: type) -> Callable[[A], A]:
+    """A class decorator: an adapter of this base has each member that its object has, else the
+    base's.
+    """
+    def complete(adapter: A) -> A:
+        for name, member in vars(base).items():
+            if not name.startswith("_") and name not in vars(adapter):
+                if isinstance(member, property):
+                    setattr(adapter, name, _adapted_property(name, member))
+                elif callable(member):
+                    setattr(adapter, name, _adapted_method(name, member))
+        return adapter
+
+    return complete
+
+
+def _adapted_property(name: str, default: property) -> property:
+    def read(adapter: Any) -> Any:
+        own = unwrapped(adapter)
+        return getattr(own, name) if hasattr(own, name) else default.__get__(adapter)
+
+    return property(read)
+
+
+def _adapted_method(name: str, default: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(default)
+    def call(adapter: Any, *args: Any, **named: Any) -> Any:
+        own = getattr(unwrapped(adapter), name, None)
+        return own(*args, **named) if callable(own) else default(adapter, *args, **named)
+
+    return call
+
+
+@_adapts(Metric)
 @dataclass(frozen=True)
-class MetricAdapter(DerivedMetric[Any]):
+class MetricAdapter(Metric[Any]):
     """Makes a metric of an object that has the methods of one but does not derive from `Metric`.
 
-    Attributes that it lacks are False, but for `loads_model`: it may load one.
+    What it does not declare has the default, but for `loads_model`: it may load one.
     """
 
-    metric: Any = dataclasses.field(metadata={"inner": True, "transparent": True})
+    metric: Any = dataclasses.field(metadata={"transparent": True})
 
     @property
     def name(self) -> str:
         return str(getattr(self.metric, "name", type(self.metric).__name__))
 
     @property
-    def traits(self) -> Traits:
-        declared = Traits.of(self.metric)
-        reads_source = bool(getattr(self.metric, "reads_source", declared.needs_source))
-        return replace(declared, abilities=implemented_abilities(self.metric),
-                       reads_source=reads_source,
-                       loads_model=bool(getattr(self.metric, "loads_model", True)))
+    def abilities(self) -> Ability:
+        return implemented_abilities(self.metric)
 
     @property
-    def concurrent_batches(self) -> int:
-        return int(getattr(self.metric, "concurrent_batches", 1))
-
-    def prepare(self) -> None:
-        self._call_if_present("prepare")
-
-    def prepare_thread(self) -> None:
-        self._call_if_present("prepare_thread")
+    def loads_model(self) -> bool:
+        return bool(getattr(self.metric, "loads_model", True))
 
     def features(self, texts: Sequence[str]) -> Any:
         return self.metric.features(texts)
 
-    def segment_features(self, segment: Segment, texts: Sequence[str]) -> Any:
-        found = getattr(self.metric, "segment_features", None)
-        return found(segment, texts) if callable(found) else self.features(texts)
-
-    def as_given(self, refs: Any) -> Any:
-        found = getattr(self.metric, "as_given", None)
-        return found(refs) if callable(found) else refs
-
     def scores(self, hyps: Any, refs: Any, source: Any = None) -> Floats:
         found: Floats = self.metric.scores(hyps, refs, source)
         return found
-
-    def utility(self, hyps: Any, refs: Any, mass: Floats, source: Any = None) -> Floats:
-        if not callable(getattr(self.metric, "utility", None)):
-            return super().utility(hyps, refs, mass, source)
-        found: Floats = self.metric.utility(hyps, refs, mass, source)
-        return found
-
-    def aggregate(self, refs: Any, groups: Groups) -> Any:
-        return self._require(Ability.AVERAGES).aggregate(refs, groups)
-
-    def partial_statistics(self, hyps: Any, refs: Any, weights: Floats) -> PartialStatistics:
-        metric = self._require(Ability.PARTIAL_STATISTICS)
-        found: PartialStatistics = metric.partial_statistics(hyps, refs, weights)
-        return found
-
-    def finalize(self, hyps: Any, statistics: PartialStatistics, source: Any = None) -> Floats:
-        found: Floats = self._require(Ability.PARTIAL_STATISTICS).finalize(hyps, statistics, source)
-        return found
-
-    def vectors(self, features: Any) -> Points:
-        return self._require(Ability.VECTORS).vectors(features)
-
-    def quality(self, hyps: Any, source: Any) -> Floats:
-        found: Floats = self._require(Ability.QUALITY).quality(hyps, source)
-        return found
-
-    def choose(self, hyps: Any, counts: Ints, source: Any) -> int:
-        return int(self._require(Ability.CHOICE).choose(hyps, counts, source))
-
-    def surrogate(self, hyps: Any, refs: Any, mass: Floats, source: Any = None) -> Surrogate[Any]:
-        found: Surrogate[Any] = self._require(Ability.SURROGATE).surrogate(hyps, refs, mass, source)
-        return found
-
-    def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
-        found: Floats = self._require(Ability.CORPUS_STATISTICS).statistics(hyps, refs)
-        return found
-
-    def corpus(self, statistics: Floats) -> float:
-        return float(self._require(Ability.CORPUS_STATISTICS).corpus(statistics))
-
-    def answers(self, features: Any) -> list[str | None] | None:
-        found: list[str | None] | None = self._call_if_present("answers", features)
-        return found
-
-    def agreement(self, scores: Floats, whole: Floats) -> Floats:
-        found: Floats | None = self._call_if_present("agreement", scores, whole)
-        return super().agreement(scores, whole) if found is None else found
-
-    def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
-        found: dict[str, Any] = self._call_if_present("details", segment, ranking) or {}
-        return found
-
-    def take_usage(self, source: str | None, texts: Iterable[str]) -> Counter[str]:
-        return Counter(self._call_if_present("take_usage", source, texts))
-
-    def fingerprint(self) -> str | None:
-        found: str | None = self._call_if_present("fingerprint")
-        return found
-
-    def sacrebleu_fields(self, statistics: Floats | None) -> Mapping[str, Any] | None:
-        found: Mapping[str, Any] | None = self._call_if_present("sacrebleu_fields", statistics)
-        return found
-
-    def _call_if_present(self, method: str, *args: Any) -> Any:
-        """The result of the object's method; None if it has no such method."""
-        found = getattr(self.metric, method, None)
-        return found(*args) if callable(found) else None
-
-    def _require(self, ability: Ability) -> Any:
-        """The object; an InputError if it lacks the methods of this ability."""
-        if ability not in self.abilities:
-            raise lacks_ability(self, ability)
-        return self.metric
 
 
 def as_sampler(value: Any) -> Sampler:
@@ -328,9 +262,10 @@ class FunctionSampler(Sampler):
         return found
 
 
+@_adapts(Sampler)
 @dataclass(frozen=True)
 class SamplerAdapter(Sampler):
-    """Makes a sampler of an object that has the method `sample`; attributes it lacks are False."""
+    """Makes a sampler of an object that has the method `sample`; what it lacks has the default."""
 
     sampler: Any = dataclasses.field(metadata={"transparent": True})
 
@@ -339,45 +274,13 @@ class SamplerAdapter(Sampler):
         return str(getattr(self.sampler, "name", type(self.sampler).__name__))
 
     @property
-    def takes_messages(self) -> bool:
-        return bool(getattr(self.sampler, "takes_messages", False))
-
-    @property
-    def is_causal(self) -> bool:
-        return bool(getattr(self.sampler, "is_causal", False))
-
-    @property
-    def prompt(self) -> str | None:
-        found: str | None = getattr(self.sampler, "prompt", None)
-        return found
-
-    @property
-    def is_random(self) -> bool:
-        return bool(getattr(self.sampler, "is_random", False))
-
-    @property
     def streams(self) -> bool:
         return callable(getattr(self.sampler, "stream", None))
 
     def with_options(self, **changes: Any) -> SamplerAdapter:
         return SamplerAdapter(changed_options(self.sampler, changes, self.name))
 
-    def batch_size(self, n: int) -> int:
-        chosen = getattr(self.sampler, "batch_size", None)
-        return int(chosen(n)) if callable(chosen) else super().batch_size(n)
-
-    def prepare(self) -> None:
-        if callable(getattr(self.sampler, "prepare", None)):
-            self.sampler.prepare()
-
     def sample(self, prompts: Sequence[Any], n: int, seed: int = 0,
                indices: Sequence[int] | None = None) -> list[list[Sample]]:
         found: list[list[Sample]] = self.sampler.sample(prompts, n, seed, indices)
-        return found
-
-    def stream(self, requests: Iterable[AnyRequest], n: int,
-               seed: int = 0) -> Generator[tuple[AnyRequest, SamplingResult]]:
-        if not self.streams:
-            return super().stream(requests, n, seed)
-        found: Generator[tuple[AnyRequest, SamplingResult]] = self.sampler.stream(requests, n, seed)
         return found

@@ -12,7 +12,6 @@ from minrisk._core.adapters import as_metric
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric, F, Metric, reads_segment
-from minrisk._core.plugin_checks import check_features
 from minrisk._core.pool import Pool, Tally
 from minrisk._core.segment import Segment
 
@@ -127,10 +126,22 @@ def _extract_together(metric: Metric[F], segments: Sequence[Segment]) -> Iterato
         bound.append((segment, hyps, refs, _rows(rows, own), source))
     features = (metric.segment_features(segments[0], list(rows)) if reads_segment(metric)
                 else metric.features(list(rows)))
-    check_features(metric.name, features, len(rows))
+    _check_features(metric.name, features, len(rows))
     for segment, hyps, refs, texts, source in bound:
         yield Pool(segment, metric, features[texts], hyps, refs,
                    features[source] if source.size else None)
+
+
+def _check_features(name: str, features: Any, count: int) -> None:
+    """Raise InputError unless there is a row for each text, and rows can be selected."""
+    is_list = isinstance(features, str | list | tuple | dict | None)
+    if is_list or not hasattr(features, "__getitem__") or not hasattr(features, "__len__"):
+        raise InputError(f"metric {name!r}: `features` returned {type(features).__name__}, wanted "
+                         "something whose rows an array of numbers selects, such as an array of "
+                         "NumPy with a row for each text")
+    if len(features) != count:
+        raise InputError(f"metric {name!r}: `features` returned {len(features)} rows for {count} "
+                         "texts; wanted a row for each")
 
 
 def _rows(known: dict[str, int], texts: Iterable[str]) -> Ints:

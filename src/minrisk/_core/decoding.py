@@ -14,13 +14,11 @@ from minrisk._core.errors import InputError, Wording, brief
 from minrisk._core.metric import AnyMetric
 from minrisk._core.names import MetricName, SamplerName, StrategyName
 from minrisk._core.options import Bounds, Options, checked
-from minrisk._core.plugin_checks import check_rankings
-from minrisk._core.recipe import Recipe
-from minrisk._core.registry import SAMPLERS, STRATEGIES
+from minrisk._core.registry import SAMPLERS, STRATEGIES, Recipe
 from minrisk._core.sampler import Sampler
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.signature import signature
-from minrisk._core.strategy import Strategy, as_strategy
+from minrisk._core.strategy import Strategy, as_strategy, check_rankings
 
 METRIC, STRATEGY = "chrf", "standard"  # the defaults
 SAMPLER, ENDPOINT_SAMPLER = "hf", "openai"  # the defaults without an endpoint, and with one

@@ -5,23 +5,21 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import Field, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import Field, dataclass, replace
 from enum import Flag, auto
-from functools import reduce
-from inspect import getattr_static
-from operator import and_
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from functools import reduce, wraps
+from operator import and_, or_
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from minrisk._core.arrays import Floats, Ints, Points
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, not_features
 from minrisk._core.groups import Groups
 from minrisk._core.lazy import lazy
-from minrisk._core.options import Options, inner_metrics
-from minrisk._core.plugin_checks import checked_scores
+from minrisk._core.options import Options, inner_field, inner_metrics
 from minrisk._core.registry import METRICS, STRATEGIES
 from minrisk._core.segment import Ranking, Segment
 
@@ -41,39 +39,36 @@ F_in = TypeVar("F_in", bound=Features, contravariant=True)
 
 
 class Ability(Flag):
-    """What a metric can do besides scoring pairs; each ability needs some methods of `Metric`."""
+    """What a metric can do besides scoring pairs, where it has methods for it."""
 
     NONE = 0
-    AVERAGES = auto()  # aggregate
-    PARTIAL_STATISTICS = auto()  # partial_statistics and finalize
-    VECTORS = auto()  # vectors
-    QUALITY = auto()  # quality
-    SURROGATE = auto()  # surrogate
-    CORPUS_STATISTICS = auto()  # statistics and corpus
-    CHOICE = auto()  # choose
+    AVERAGES = auto()
+    PARTIAL_STATISTICS = auto()
+    VECTORS = auto()
+    QUALITY = auto()
+    SURROGATE = auto()
+    CORPUS_STATISTICS = auto()
+    CHOICE = auto()
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods of `Metric` that it takes."""
+        return tuple(method for ability in self for method in _ABILITIES[ability][1])
 
     def __str__(self) -> str:
         """The predicate of a sentence: "a metric that ..."."""
-        return " and ".join(_PHRASES[ability] for ability in self)
+        return " and ".join(_ABILITIES[ability][0] for ability in self)
 
 
-METHODS = {
-    Ability.AVERAGES: ("aggregate",),
-    Ability.PARTIAL_STATISTICS: ("partial_statistics", "finalize"),
-    Ability.VECTORS: ("vectors",),
-    Ability.QUALITY: ("quality",),
-    Ability.SURROGATE: ("surrogate",),
-    Ability.CORPUS_STATISTICS: ("statistics", "corpus"),
-    Ability.CHOICE: ("choose",),
-}
-_PHRASES = {
-    Ability.AVERAGES: "averages references",
-    Ability.PARTIAL_STATISTICS: "averages references in parts",
-    Ability.VECTORS: "has vectors to cluster",
-    Ability.QUALITY: "judges by the source alone",
-    Ability.SURROGATE: "has a surrogate to correct",
-    Ability.CORPUS_STATISTICS: "has statistics of a corpus",
-    Ability.CHOICE: "chooses among all hypotheses at once",
+_ABILITIES = {
+    Ability.AVERAGES: ("averages references", ("aggregate",)),
+    Ability.PARTIAL_STATISTICS: ("averages references in parts",
+                                 ("partial_statistics", "finalize")),
+    Ability.VECTORS: ("has vectors to cluster", ("vectors",)),
+    Ability.QUALITY: ("judges by the source alone", ("quality",)),
+    Ability.SURROGATE: ("has a surrogate to correct", ("surrogate",)),
+    Ability.CORPUS_STATISTICS: ("has statistics of a corpus", ("statistics", "corpus")),
+    Ability.CHOICE: ("chooses among all hypotheses at once", ("choose",)),
 }
 
 
@@ -102,7 +97,11 @@ class Traits:
 
     @classmethod
     def combined(cls, metrics: Iterable[AnyMetric]) -> Traits:
-        """Those of a metric that computes its scores from the scores of these."""
+        """Those of a metric that computes its scores from the scores of these.
+
+        It has their abilities as far as it has methods for them, and is a vote of votes if it says
+        what the `answers` are (`DerivedMetric`).
+        """
         found = [cls.of(metric) for metric in metrics]
         return cls(
             abilities=reduce(and_, (own.abilities for own in found)),
@@ -110,6 +109,7 @@ class Traits:
             reads_source=any(own.reads_source for own in found),
             ignores_references=all(own.ignores_references for own in found),
             compares_outcomes=any(own.compares_outcomes for own in found),
+            is_vote=all(own.is_vote for own in found),
             is_error=all(own.is_error for own in found),
             loads_model=any(own.loads_model for own in found),
             # a model encodes the texts of a batch together
@@ -122,8 +122,9 @@ class Metric(Options, ABC, Generic[F]):
     """A score for every pair of hypothesis and reference; higher is always better.
 
     A metric is a frozen dataclass whose fields are its options. It has a name, `features` and
-    `scores`. Class variables or properties declare the rest: what it needs (`needs_source`), what
-    it can do (`abilities`, with their methods) and what it costs (`loads_model`).
+    `scores`. What else it can do follows from the methods that it has (`abilities`). Class
+    variables or properties declare the rest: what it needs (`needs_source`) and what it costs
+    (`loads_model`).
 
     >>> import numpy as np
     >>> from dataclasses import dataclass
@@ -144,7 +145,7 @@ class Metric(Options, ABC, Generic[F]):
         """Let `scores` of every metric check what it gets and returns."""
         super().__init_subclass__(**options)
         if "scores" in vars(cls):
-            cls.scores = checked_scores(cls.scores)  # type: ignore[method-assign]
+            cls.scores = _checked_scores(cls.scores)  # type: ignore[method-assign]
 
     @property
     @abstractmethod
@@ -152,10 +153,11 @@ class Metric(Options, ABC, Generic[F]):
 
     @property
     def abilities(self) -> Ability:
-        """What it can do besides scoring pairs; a wrapper returns those of its inner metrics."""
-        return Ability.NONE
+        """What it can do besides scoring pairs: what it overrides the methods for.
 
-    optional_abilities: ClassVar[Ability] = Ability.NONE  # of metrics with certain options
+        A metric that can do some of it with certain options only declares what it can.
+        """
+        return implemented_abilities(type(self))
 
     @property
     def needs_source(self) -> bool:
@@ -362,6 +364,24 @@ class Metric(Options, ABC, Generic[F]):
         return None
 
 
+def _checked_scores(scores: Callable[..., Floats]) -> Callable[..., Floats]:
+    """The method `scores`, with checks of what it gets and returns."""
+    @wraps(scores)
+    def checked(metric: Any, hyps: Any, refs: Any, source: Any = None) -> Floats:
+        for given in (hyps, refs, source):
+            if type(given) in (str, list, tuple):  # whose rows cannot be selected
+                raise not_features(given)
+        found = scores(metric, hyps, refs, source)
+        wanted = (len(hyps), len(refs))
+        if np.shape(found) != wanted:
+            raise InputError(f"metric {metric.name!r}: `scores` returned an array of shape "
+                             f"{np.shape(found)} for {wanted[0]} hypotheses and {wanted[1]} "
+                             f"references; wanted {wanted}, a row for each hypothesis")
+        return found
+
+    return checked
+
+
 AnyMetric = Metric[Any]
 
 
@@ -374,8 +394,13 @@ class DerivedMetric(Metric[F]):
 
     @lazy
     def _traits(self) -> Traits:
-        """Found once: each trait asks for all traits of the metrics inside, which do likewise."""
-        return self.traits
+        """The traits, with what it has methods for.
+
+        Found once: each trait asks for all traits of the metrics inside, which do likewise.
+        """
+        found, cls = self.traits, type(self)
+        return replace(found, abilities=found.abilities & implemented_abilities(cls),
+                       is_vote=found.is_vote and cls.answers is not Metric.answers)
 
 
 def _derived(name: str) -> property:
@@ -407,26 +432,21 @@ class Surrogate(Protocol[F_in]):
 
 
 def implemented_abilities(thing: object) -> Ability:
-    """The abilities for which an object or a class that is no `Metric` has the methods."""
-    found = Ability.NONE
-    for ability, methods in METHODS.items():
-        if all(callable(getattr(thing, method, None)) for method in methods):
-            found |= ability
-    return found
+    """The abilities for which an object, or a class, has methods that are not those of `Metric`."""
+    def has(method: str) -> bool:
+        found = getattr(thing, method, None)
+        return callable(found) and found is not getattr(Metric, method)
 
-
-def declared_abilities(cls: type) -> Ability:
-    """The abilities that all metrics of a class have; none for a wrapper."""
-    if not issubclass(cls, Metric):
-        return implemented_abilities(cls)
-    found = getattr_static(cls, "abilities")
-    return found if isinstance(found, Ability) else Ability.NONE
+    return reduce(or_, (ability for ability in Ability if all(map(has, ability.methods))),
+                  Ability.NONE)
 
 
 def possible_abilities(cls: type) -> Ability:
-    """The abilities that metrics of a class have, all of them or with certain options."""
-    optional: Ability = getattr(cls, "optional_abilities", Ability.NONE)
-    return declared_abilities(cls) | optional
+    """The abilities that metrics of a class have, all of them or with certain options.
+
+    None for a wrapper: it depends on the metrics inside it.
+    """
+    return Ability.NONE if inner_field(cls) else implemented_abilities(cls)
 
 
 def metrics_with(ability: Ability) -> Iterator[str]:

@@ -271,6 +271,13 @@ def inner_metrics(config: Any) -> tuple[Any, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
+def unwrapped(config: Any) -> Any:
+    """The object in an adapter; anything else as it is."""
+    held = (getattr(config, f.name) for f in dataclasses.fields(config)
+            if f.metadata.get("transparent")) if dataclasses.is_dataclass(config) else ()
+    return next(iter(held), config)
+
+
 def labels(names: Iterable[str]) -> list[str]:
     """Unique labels for names: the second `chrf` becomes `chrf2`.
 

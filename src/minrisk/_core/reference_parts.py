@@ -22,8 +22,7 @@ from minrisk._core.errors import InputError
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric, PartialStatistics
 from minrisk._core.pool import Pool, Tally
-from minrisk._core.references import ReferencePart, References
-from minrisk._core.segment import Ranking, Segment
+from minrisk._core.segment import Ranking, ReferencePart, References, Segment
 from minrisk._core.strategy import Strategy
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from minrisk._core.options import labels, owner
-from minrisk._core.recipe import label_of
+from minrisk._core.registry import label_of
 from minrisk.version import __version__
 
 

@@ -91,6 +91,19 @@ def as_strategy(value: Any, field: str = "strategy") -> Strategy:
     raise InputError(f"{field} must be a strategy or the name of one; got {brief(value)}")
 
 
+def check_rankings(name: str, rankings: Sequence[Ranking], segments: Sequence[Segment]) -> None:
+    """Raise InputError unless there is a ranking of all hypotheses for each segment."""
+    if len(rankings) != len(segments):
+        raise InputError(f"strategy {name!r}: `rank` returned {len(rankings)} rankings for "
+                         f"{len(segments)} segments; wanted one for each")
+    for ranking, segment in zip(rankings, segments, strict=True):
+        count = len(segment.hypotheses)
+        if np.shape(ranking.order) != (count,) or np.shape(ranking.utility) != (count,):
+            raise InputError(f"strategy {name!r}: found a ranking with an order of "
+                             f"{np.size(ranking.order)} and utilities of "
+                             f"{np.size(ranking.utility)} hypotheses; wanted {count}, one for each")
+
+
 def stage_option(default: Any = dataclasses.MISSING, *, help: str) -> Any:
     """A field of a strategy that holds another strategy, a stage of it."""
     def convert(config: Any, name: str, value: Any) -> Strategy:

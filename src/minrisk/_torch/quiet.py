@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from typing import Any
 
-from minrisk._core.foreign import is_own_process
+from minrisk._core.process import is_own_process
 
 
 @contextmanager

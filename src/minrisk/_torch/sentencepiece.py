@@ -11,7 +11,7 @@ from sentencepiece import SentencePieceProcessor
 
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError
-from minrisk._core.unicode import valid_unicode
+from minrisk._core.texts import valid_unicode
 
 
 class SentencePiece:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError
-from minrisk._core.unicode import valid_unicode
+from minrisk._core.texts import valid_unicode
 
 TokenIds = npt.NDArray[np.integer[Any]]
 

@@ -15,7 +15,7 @@ import click
 
 from minrisk._core.adapters import clear_metric_cache
 from minrisk._core.errors import InputError, MinriskError, unknown
-from minrisk._core.foreign import own_process
+from minrisk._core.process import own_process
 from minrisk.cli.exit_codes import CLOSED_PIPE, INTERRUPTED, MISUSE, TERMINATED
 from minrisk.cli.flags import as_flags
 from minrisk.version import __version__

@@ -26,8 +26,7 @@ from minrisk._core.decoding import (
 from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric, Metric
 from minrisk._core.options import FlagSpec, flag
-from minrisk._core.recipe import key
-from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES, Registry
+from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES, Registry, key
 from minrisk._core.sampler import Sampler
 from minrisk._core.strategy import Strategy
 from minrisk.cli.fields import Field, entries, fields_of

@@ -16,8 +16,8 @@ import click
 
 from minrisk._api.inspecting import inspect
 from minrisk._core.options import flag
+from minrisk._core.process import MAX_THREADS, set_threads
 from minrisk._core.signature import signature
-from minrisk._core.threads import MAX_THREADS, set_threads
 from minrisk.cli.command import command
 from minrisk.cli.demo_methods import (
     AGGREGATE,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import click
 
 from minrisk._core.errors import MinriskError, Wording
-from minrisk._core.progress import progress_listener
+from minrisk._core.process import progress_listener
 from minrisk.cli.exit_codes import INTERRUPTED, SOME_FAILED
 from minrisk.cli.progress import Progress, has_room_for_bar
 from minrisk.cli.run_options import RunOptions

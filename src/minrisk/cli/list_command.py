@@ -15,7 +15,6 @@ import click
 from minrisk._core.errors import unknown
 from minrisk._core.metric import (
     Ability,
-    declared_abilities,
     metrics_with,
     possible_abilities,
     required_abilities,
@@ -115,7 +114,7 @@ def _fit(registry: Registry, entry: Entry) -> dict[str, Any]:
     if entry.problem:
         return {}
     if registry is METRICS:
-        return {"aggregates": Ability.AVERAGES in declared_abilities(entry.cls),
+        return {"aggregates": Ability.AVERAGES in possible_abilities(entry.cls),
                 "strategies": strategies_for(entry.cls)}
     if registry is STRATEGIES:
         return {"metrics": {field: list(metrics_with(need))

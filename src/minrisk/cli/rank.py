@@ -10,10 +10,10 @@ from typing import Literal
 from minrisk._core.decoding import make_strategy
 from minrisk._core.errors import InputError
 from minrisk._core.options import flag
+from minrisk._core.process import set_threads
 from minrisk._core.reference_parts import PartsDecoder
 from minrisk._core.segment import Segment
 from minrisk._core.signature import signature
-from minrisk._core.threads import set_threads
 from minrisk.cli.command import command
 from minrisk.cli.components import MetricOptions
 from minrisk.cli.execute import summary

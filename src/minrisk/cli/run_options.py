@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass, replace
 
 from minrisk._core.options import flag
-from minrisk._core.threads import set_threads
+from minrisk._core.process import set_threads
 from minrisk.cli.flags import portable_as_flags
 from minrisk.io.writers import Writer
 from minrisk.pipeline.job import Job, RunConfig

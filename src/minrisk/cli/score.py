@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from minrisk._core.errors import InputError
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import flag
-from minrisk._core.threads import MAX_THREADS, set_threads
+from minrisk._core.process import MAX_THREADS, set_threads
 from minrisk.cli.command import command
 from minrisk.cli.components import MetricsOptions
 from minrisk.cli.options import argument

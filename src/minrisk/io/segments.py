@@ -29,8 +29,7 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, Wording, brief, warn
-from minrisk._core.references import BLOCK, References
-from minrisk._core.segment import Segment
+from minrisk._core.segment import BLOCK, References, Segment
 from minrisk._core.weights import checked_logprobs, checked_numbers
 from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile, open_input, peek_format

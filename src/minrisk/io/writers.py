@@ -15,7 +15,7 @@ from minrisk._core.arrays import finite_or_none
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.sampler import Message, Prompt, Samples, columns, number_drawn, sample_columns
 from minrisk._core.segment import Confidence, Ranking, Segment, Uncertainty
-from minrisk._core.templates import fill
+from minrisk._core.texts import fill
 from minrisk.io.formats import JSON_LINES, OutputFormat, Row
 from minrisk.io.prompts import checked_messages
 from minrisk.io.records import Record

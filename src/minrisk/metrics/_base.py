@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy.typing as npt
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.groups import WeightedRows, check_rows
-from minrisk._core.metric import Ability, AnyMetric, DerivedMetric, Metric, Traits
+from minrisk._core.metric import AnyMetric, DerivedMetric, Metric, Traits
 from minrisk._core.segment import Segment
 
 Objects = npt.NDArray[np.object_]  # features that are Python objects: texts, lists of words, ...
@@ -48,8 +47,7 @@ class WrapperMetric(DerivedMetric[Any]):
 
     @property
     def traits(self) -> Traits:
-        """Those of the inner metric, but for its abilities."""
-        return replace(Traits.combined([self.metric]), abilities=Ability.NONE)
+        return Traits.combined([self.metric])
 
     def agreement(self, scores: Floats, whole: Floats) -> Floats:
         return self.metric.agreement(scores, whole)

@@ -12,7 +12,7 @@ from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.groups import WeightedRows, check_rows
 from minrisk._core.metric import Metric, PartialStatistics
-from minrisk._core.threads import threads
+from minrisk._core.process import threads
 from minrisk.metrics._backend import backend
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups, WeightedRows
-from minrisk._core.metric import Ability, PartialStatistics
+from minrisk._core.metric import PartialStatistics
 from minrisk._core.options import option
 from minrisk.metrics._backend import backend
 from minrisk.metrics._bleu_plain import bleu
@@ -70,8 +70,6 @@ class BLEU(NgramMetric):
     core: ClassVar[str] = "bleu"
     papers: ClassVar[tuple[str, ...]] = ("Papineni et al. 2002",)
     cost: ClassVar[str] = "n · m comparisons of n-gram counts; n + m with averaged references"
-    abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
-                                    | Ability.CORPUS_STATISTICS)
     features_per_segment: ClassVar[bool] = True  # a small index stays in the cache
 
     order: int = option(4, ge=1, le=_MAX_ORDER, help="maximum order of n-grams")

@@ -13,15 +13,15 @@ import numpy as np
 
 from minrisk._core.adapters import inner
 from minrisk._core.arrays import Floats, Ints
+from minrisk._core.fingerprint import fingerprint
 from minrisk._core.lazy import lazy
-from minrisk._core.metric import Ability, AnyMetric, Traits
+from minrisk._core.metric import AnyMetric
 from minrisk._core.options import option
-from minrisk._core.recipe import inside
+from minrisk._core.registry import inside
 from minrisk._core.segment import Segment
 from minrisk._core.signature import parts_signature
 from minrisk._core.sqlite_cache import MEMORY, SqliteCache, chunks
 from minrisk.metrics._base import Objects, WrapperMetric, objects
-from minrisk.metrics._fingerprint import fingerprint
 
 _TABLE = """CREATE TABLE IF NOT EXISTS scores (
     metric BLOB, source BLOB, hypothesis BLOB, reference BLOB, score REAL,
@@ -66,12 +66,6 @@ class Cached(WrapperMetric):
     @property
     def name(self) -> str:
         return f"cached:{inside(self.metric.name)}"
-
-    @property
-    def traits(self) -> Traits:
-        """Those of the inner metric; statistics of a corpus, which are no scores, are passed on."""
-        return replace(super().traits, is_vote=self.metric.is_vote,
-                       abilities=self.metric.abilities & Ability.CORPUS_STATISTICS)
 
     def segment_features(self, segment: Segment, texts: Sequence[str]) -> Objects:
         return self.features(texts)

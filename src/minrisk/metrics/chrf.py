@@ -11,7 +11,7 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.groups import Groups, WeightedRows
-from minrisk._core.metric import Ability, PartialStatistics
+from minrisk._core.metric import PartialStatistics
 from minrisk._core.options import option
 from minrisk.metrics import _chrf_plain
 from minrisk.metrics._ngram import (
@@ -60,8 +60,6 @@ class ChrF(NgramMetric):
     core: ClassVar[str] = "chrf"
     papers: ClassVar[tuple[str, ...]] = ("Popović 2015", "Popović 2017")
     cost: ClassVar[str] = "n · m comparisons of n-gram counts; n + m with averaged references"
-    abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
-                                    | Ability.CORPUS_STATISTICS)
     features_per_segment: ClassVar[bool] = True  # a small index stays in the cache
 
     order: int = option(6, ge=0, le=_MAX_ORDER, help="maximum order of character n-grams")

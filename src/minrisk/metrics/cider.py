@@ -20,7 +20,7 @@ from minrisk._core.arrays import Floats, Ints, sums
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.groups import Groups, WeightedRows, check_rows
 from minrisk._core.lazy import lazy
-from minrisk._core.metric import Ability, Metric, PartialStatistics
+from minrisk._core.metric import Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk.metrics._tokenizers import LOWERCASE_HELP, PUNCTUATION_HELP, normalized
 
@@ -95,8 +95,6 @@ class Cider(Metric[WeightedRows]):
     name: ClassVar[str] = "cider"
     papers: ClassVar[tuple[str, ...]] = ("Vedantam et al. 2015",)
     cost: ClassVar[str] = "n + m vectors; the average of references is exact"
-    abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
-                                    | Ability.CORPUS_STATISTICS)
     features_per_segment: ClassVar[bool] = True
 
     documents: str | None = option(

@@ -19,7 +19,7 @@ from minrisk._core.errors import InputError, Wording
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric, DerivedMetric, PartialStatistics, Traits
 from minrisk._core.options import option
-from minrisk._core.recipe import SUM, inside, is_sum, quoted
+from minrisk._core.registry import SUM, inside, is_sum, quoted
 from minrisk._core.segment import Segment
 from minrisk.metrics._base import WrapperMetric, objects
 
@@ -105,11 +105,9 @@ class Combined(DerivedMetric[_CombinedFeatures]):
 
     @property
     def traits(self) -> Traits:
-        """It averages references, also in parts, where each of the metrics does."""
+        """It averages references where each of the metrics does; those of a product have none."""
         found = Traits.combined(self.metrics)
-        averages = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS if self.by != "product"
-                    else Ability.NONE)
-        return replace(found, abilities=found.abilities & averages,
+        return replace(found, abilities=Ability.NONE if self.by == "product" else found.abilities,
                        is_error=found.is_error and self.by == "score" and min(self.weights) > 0,
                        compares_hypotheses=self._is_relative or found.compares_hypotheses)
 
@@ -264,11 +262,8 @@ class Symmetric(WrapperMetric):
 
     @property
     def traits(self) -> Traits:
-        """Corpora have statistics where the metric's have; nothing can be averaged."""
-        # on the way back, the reference is what is scored
-        return replace(super().traits, ignores_references=False,
-                       is_vote=self.metric.is_vote,
-                       abilities=self.metric.abilities & Ability.CORPUS_STATISTICS)
+        """Those of the metric; but on the way back, the reference is what is scored."""
+        return replace(super().traits, ignores_references=False)
 
     def answers(self, features: Any) -> list[str | None] | None:
         return self.metric.answers(features)

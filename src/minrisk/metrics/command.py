@@ -25,8 +25,8 @@ from typing import IO, Any, ClassVar
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
+from minrisk._core.fingerprint import digest
 from minrisk._core.options import option
-from minrisk.metrics._fingerprint import digest
 from minrisk.metrics.python import PairwiseMetric, as_scores
 
 _STDERR_LINES = 5  # lines of its standard error that a message shows

@@ -14,7 +14,7 @@ from minrisk._core.adapters import inner
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import option
-from minrisk._core.recipe import inside
+from minrisk._core.registry import inside
 from minrisk.metrics._base import Objects, WrapperMetric, objects
 from minrisk.metrics._transport import exact_transport, sinkhorn_transport
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import needs_extra
-from minrisk._core.metric import Ability, Metric
+from minrisk._core.metric import Metric
 from minrisk._core.options import option
-from minrisk._core.threads import threads
+from minrisk._core.process import threads
 from minrisk.metrics._base import Objects, objects
 from minrisk.metrics._tokenizers import LOWERCASE_HELP, PUNCTUATION_HELP, normalized
 
@@ -119,7 +119,6 @@ class Edit(Metric[TokenSequences]):
 class ErrorRate(Metric[TokenSequences]):
     """Minus the edits of a hypothesis in percent of the tokens of its reference."""
 
-    abilities: ClassVar[Ability] = Ability.CORPUS_STATISTICS
     is_error: ClassVar[bool] = True
     features_per_segment: ClassVar[bool] = True  # a vocabulary for each segment
 

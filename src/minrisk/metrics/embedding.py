@@ -13,10 +13,10 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import needs_extra
 from minrisk._core.groups import Groups
-from minrisk._core.metric import Ability, Metric, PartialStatistics
+from minrisk._core.metric import Metric, PartialStatistics
 from minrisk._core.options import option
-from minrisk._core.progress import report_progress
-from minrisk._core.unicode import valid_unicode
+from minrisk._core.process import report_progress
+from minrisk._core.texts import valid_unicode
 from minrisk.metrics._base import agreement_of_cosines
 from minrisk.metrics._embedding_cache import EmbeddingCache, Vectors
 
@@ -59,7 +59,6 @@ class Embedding(Metric[Floats]):
 
     name: ClassVar[str] = "embedding"
     cost: ClassVar[str] = "n + m runs of the encoder; the average of references is exact"
-    abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS | Ability.VECTORS
     loads_model: ClassVar[bool] = True
     features_per_segment: ClassVar[bool] = True  # rounding does not depend on other segments
 

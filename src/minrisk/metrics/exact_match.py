@@ -16,7 +16,7 @@ from minrisk._core.arrays import Floats, Ints, sums
 from minrisk._core.errors import InputError, warn
 from minrisk._core.groups import Groups, WeightedRows, check_rows
 from minrisk._core.lazy import lazy
-from minrisk._core.metric import Ability, Metric, PartialStatistics
+from minrisk._core.metric import Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.vote import find_answer
 from minrisk.metrics._base import objects
@@ -61,7 +61,6 @@ class ExactMatch(Metric[WeightedRows]):
     papers: ClassVar[tuple[str, ...]] = ("Wang et al. 2023",)
     cost: ClassVar[str] = "n + m answers; votes are counted"
     is_vote: ClassVar[bool] = True
-    abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS
 
     pattern: str | None = option(
         None, help="regular expression of the answer (its first group that matched, if any)")

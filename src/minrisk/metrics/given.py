@@ -13,7 +13,7 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, Wording
-from minrisk._core.metric import Ability, Metric
+from minrisk._core.metric import Metric
 from minrisk._core.options import option
 from minrisk._core.segment import Segment
 from minrisk._core.weights import check_not_positive
@@ -100,7 +100,6 @@ class LogProb(Metric[Floats]):
 
     name: ClassVar[str] = "logprob"
     cost: ClassVar[str] = "none: samples have their log-probabilities"
-    abilities: ClassVar[Ability] = Ability.QUALITY
     ignores_references: ClassVar[bool] = True
     needs_segment: ClassVar[bool] = True
 

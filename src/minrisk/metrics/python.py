@@ -19,12 +19,12 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
-from minrisk._core.foreign import foreign_code, foreign_import
+from minrisk._core.fingerprint import digest, module_files
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Ability, Metric, lacks_ability
 from minrisk._core.options import option
+from minrisk._core.process import foreign_code, foreign_import
 from minrisk.metrics._base import Objects, objects
-from minrisk.metrics._fingerprint import digest, module_files
 
 
 class PairwiseMetric(Metric[Objects]):
@@ -35,7 +35,6 @@ class PairwiseMetric(Metric[Objects]):
     """
 
     loads_model: ClassVar[bool] = True
-    optional_abilities: ClassVar[Ability] = Ability.QUALITY
 
     source: bool
     by_source: bool
@@ -43,7 +42,7 @@ class PairwiseMetric(Metric[Objects]):
 
     @property
     def abilities(self) -> Ability:
-        return Ability.QUALITY if self.by_source else Ability.NONE
+        return super().abilities if self.by_source else Ability.NONE
 
     @property
     def needs_source(self) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import needs_extra
 from minrisk._core.groups import Groups, WeightedRows
-from minrisk._core.metric import Ability, Metric, PartialStatistics
+from minrisk._core.metric import Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk.metrics._ngram import (
     NgramMetric,
@@ -54,7 +54,6 @@ class Rouge(NgramMetric):
     core: ClassVar[str] = "chrf"
     papers: ClassVar[tuple[str, ...]] = ("Lin 2004",)
     cost: ClassVar[str] = "n · m comparisons of n-gram counts; n + m with averaged references"
-    abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS
     features_per_segment: ClassVar[bool] = True
 
     n: int = option(1, ge=1, help="order of the word n-grams")

@@ -13,9 +13,9 @@ import numpy as np
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.lazy import lazy
-from minrisk._core.metric import Ability, Metric
+from minrisk._core.metric import Metric
 from minrisk._core.options import option
-from minrisk._core.threads import threads
+from minrisk._core.process import threads
 from minrisk.metrics._backend import backend
 from minrisk.metrics._base import Objects, objects
 
@@ -77,7 +77,6 @@ class Ter(Metric[Objects]):
     name: ClassVar[str] = "ter"
     papers: ClassVar[tuple[str, ...]] = ("Snover et al. 2006",)
     cost: ClassVar[str] = "n · m edit distances with shifts"
-    abilities: ClassVar[Ability] = Ability.CORPUS_STATISTICS
     is_error: ClassVar[bool] = True
 
     normalized: bool = option(False, help="split off punctuation and decode XML escapes")

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from minrisk._core.unicode import valid_unicode
+from minrisk._core.texts import valid_unicode
 from minrisk.openai.encoding import Mask
 from minrisk.openai.errors import InvalidResponse
 

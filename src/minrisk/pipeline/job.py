@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.options import Options, flag
-from minrisk._core.threads import MAX_THREADS
+from minrisk._core.process import MAX_THREADS
 from minrisk.io import remote
 from minrisk.io.files import Output, as_input_error, file_key
 from minrisk.io.formats import JSON_LINES, OutputFormat

@@ -19,9 +19,7 @@ from time import perf_counter
 from typing import Any
 
 from minrisk._core.errors import InputError, MinriskError
-from minrisk._core.foreign import own_process
-from minrisk._core.progress import progress_listener, report_progress
-from minrisk._core.threads import threads
+from minrisk._core.process import own_process, progress_listener, report_progress, threads
 from minrisk.pipeline.reading import BlockReader
 from minrisk.pipeline.runner import Condition, RunningWorkers
 from minrisk.pipeline.workers import (

@@ -27,7 +27,7 @@ from minrisk._core.errors import (
     Wording,
     needs_extra,
 )
-from minrisk._core.threads import threads
+from minrisk._core.process import threads
 from minrisk.pipeline.reading import BlockReader
 from minrisk.pipeline.runner import Condition, RunningWorkers
 from minrisk.pipeline.workers import Block, FatalItem, Item, WorkerPool, workers_that_fit

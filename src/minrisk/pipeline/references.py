@@ -12,9 +12,9 @@ from operator import attrgetter
 from typing import ClassVar
 
 from minrisk._core.errors import InputError, MinriskError
-from minrisk._core.progress import report_progress
+from minrisk._core.process import report_progress
 from minrisk._core.reference_parts import PartsDecoder, PartsStrategy, PartStatistics
-from minrisk._core.references import ReferencePart
+from minrisk._core.segment import ReferencePart
 from minrisk._core.strategy import Strategy, loads_model, prepare
 from minrisk.io.files import Input
 from minrisk.io.outputs import OrderedSink, Shard

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Protocol
 
-from minrisk._core.threads import restored_threads
+from minrisk._core.process import restored_threads
 from minrisk.pipeline.reading import BlockReader
 from minrisk.pipeline.workers import Block, End, Item, Seconds, WorkerPool
 

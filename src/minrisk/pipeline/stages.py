@@ -18,7 +18,6 @@ from minrisk._core.batch import Batch
 from minrisk._core.errors import InputError, MinriskError, Wording, warn
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric, concurrent_batches_of
-from minrisk._core.plugin_checks import check_rankings
 from minrisk._core.pool import Pool
 from minrisk._core.sampler import (
     PartialError,
@@ -33,6 +32,7 @@ from minrisk._core.strategy import (
     Strategy,
     all_metrics,
     batch_size_of,
+    check_rankings,
     loads_model,
     metrics_of,
     prepare,

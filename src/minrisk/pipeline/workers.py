@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any, Self
 
 from minrisk._core.errors import InputError, MissingExtra, UnusableError, message_of
-from minrisk._core.threads import set_threads, threads
+from minrisk._core.process import set_threads, threads
 from minrisk.io.records import Record
 from minrisk.pipeline.stages import Parse, Stage
 

@@ -22,9 +22,8 @@ import numpy as np
 from minrisk._core.errors import InputError, UnusableError, Wording, needs_extra, warn
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
-from minrisk._core.progress import report_progress
+from minrisk._core.process import report_progress, threads
 from minrisk._core.sampler import Sample, Sampler, check_numbers
-from minrisk._core.threads import threads
 
 _END = "</s>"
 _LIMIT = 512  # positions that OPUS-MT models know

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from minrisk._core.errors import InputError, MinriskError, UnusableError, Wording, warn
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
-from minrisk._core.progress import report_progress
+from minrisk._core.process import report_progress
 from minrisk._core.sampler import (
     AnyRequest,
     PartialError,
@@ -24,7 +24,7 @@ from minrisk._core.sampler import (
     TruncationCount,
     check_numbers,
 )
-from minrisk._core.templates import check_template, fill
+from minrisk._core.texts import check_template, fill
 from minrisk.openai.background import AsyncWork, Callback, stream
 from minrisk.openai.client_options import ClientOptions, further_fields, warn_in
 from minrisk.openai.completions import REPLACEABLE, UpstreamRequest, request_seed

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from threading import Event, Lock
 from typing import Any, TypeVar
 
-from minrisk._core.progress import progress_listener
+from minrisk._core.process import progress_listener
 from minrisk._core.segment import Segment
 from minrisk._core.strategy import MODEL_BATCH, Strategy, all_metrics, loads_model, take_usage
 from minrisk.openai.responses import Choice

@@ -6,7 +6,7 @@ import os
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from minrisk._core.errors import InputError
-from minrisk._core.unicode import valid_unicode
+from minrisk._core.texts import valid_unicode
 from minrisk.io.files import as_input_error
 from minrisk.io.platform import try_lock
 

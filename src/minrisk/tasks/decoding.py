@@ -11,7 +11,7 @@ from minrisk._core.options import Options, flag
 from minrisk._core.signature import settings as settings_of
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
-from minrisk._core.templates import check_template
+from minrisk._core.texts import check_template
 from minrisk.io.formats import (
     FORMATS,
     JSON_LINES,

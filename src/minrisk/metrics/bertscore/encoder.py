@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError, warn
-from minrisk._core.progress import report_progress
+from minrisk._core.process import report_progress
 from minrisk._torch.device import Runtime
 from minrisk._torch.loading import load_config, load_model, load_tokenizer
 from minrisk._torch.tokens import length_batches, pad_batch, token_ids

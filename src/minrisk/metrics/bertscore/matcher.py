@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError
-from minrisk._core.progress import report_progress
+from minrisk._core.process import report_progress
 from minrisk._torch.device import Runtime
 from minrisk._torch.tokens import length_batches
 from minrisk.metrics.bertscore.encoder import TokenEmbeddings, TokenEncoder

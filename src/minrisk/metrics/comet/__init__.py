@@ -15,7 +15,6 @@ from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import needs_extra
 from minrisk._core.groups import WeightedRows
 from minrisk._core.lazy import lazy
-from minrisk._core.metric import Ability
 from minrisk._core.options import option
 from minrisk.metrics.comet.estimator_metric import (
     AGGREGATION,
@@ -178,7 +177,6 @@ class CometQE(ReferenceFree, EmbeddingModel):
     name: ClassVar[str] = "comet-qe"
     papers: ClassVar[tuple[str, ...]] = ("Rei et al. 2020",)
     cost: ClassVar[str] = "n runs of the encoder"
-    abilities: ClassVar[Ability] = ReferenceFree.abilities | Ability.VECTORS
     model: str = option("Unbabel/wmt20-comet-qe-da", help=MODEL_HELP)
 
     def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError, needs_extra
-from minrisk._core.progress import report_progress
+from minrisk._core.process import report_progress
 from minrisk._torch.device import upload
 from minrisk._torch.loading import load_config, load_tokenizer, model_file
 from minrisk._torch.tokens import length_batches, pad_batch, token_ids

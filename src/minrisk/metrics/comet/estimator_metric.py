@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from minrisk._core.arrays import Floats, Points
 from minrisk._core.groups import Groups, WeightedRows
-from minrisk._core.metric import Ability, PartialStatistics, Surrogate
+from minrisk._core.metric import PartialStatistics, Surrogate
 from minrisk.metrics._base import SourceMetric
 
 Aggregation = Literal["expected", "mean"]
@@ -41,8 +41,6 @@ class PairScorer(Protocol):
 class EstimatorMetric(SourceMetric, ABC):
     """A metric whose estimator scores pairs of embeddings, also those of averaged references."""
 
-    abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
-                                    | Ability.VECTORS | Ability.SURROGATE)
     needs_source: ClassVar[bool] = True
 
     @property

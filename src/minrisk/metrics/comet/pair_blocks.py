@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from minrisk._core.errors import warn
-from minrisk._core.progress import report_progress
+from minrisk._core.process import report_progress
 
 _WARN_AFTER_SECONDS = 20.0  # expected time of a segment
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError, warn
-from minrisk._core.progress import report_progress
+from minrisk._core.process import report_progress
 from minrisk._torch.tokens import length_batches
 from minrisk.metrics.comet.checkpoint import UNIFIED_CLASSES, XCOMET
 from minrisk.metrics.comet.embedder import SEVERITY_WEIGHTS, Embedder, truncation_warning

@@ -16,13 +16,12 @@ import numpy as np
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk._core.lazy import lazy
-from minrisk._core.metric import Ability, Metric
+from minrisk._core.metric import Metric
 from minrisk._core.options import option
-from minrisk._core.progress import report_progress
+from minrisk._core.process import report_progress
 from minrisk._core.segment import shortened
 from minrisk._core.sqlite_cache import MEMORY
-from minrisk._core.templates import SOURCE, check_template, fill_places, has_place
-from minrisk._core.unicode import valid_unicode
+from minrisk._core.texts import SOURCE, check_template, fill_places, has_place, valid_unicode
 from minrisk.metrics._base import Objects, objects
 from minrisk.metrics.judge import templates
 from minrisk.metrics.judge.answers import SCORE, Scale, candidate_grammar, read_candidate
@@ -111,7 +110,6 @@ class Judge(ClientOptions, Metric[Objects]):
     name: ClassVar[str] = "judge"
     papers: ClassVar[tuple[str, ...]] = ("Wu et al. 2025",)
     cost: ClassVar[str] = "n · m requests; n without references"
-    abilities: ClassVar[Ability] = Ability.QUALITY | Ability.CHOICE
     loads_model: ClassVar[bool] = True  # one worker, whose requests are concurrent
 
     rubric: str | None = option(None, help="what a good answer is, for {rubric} in prompts")

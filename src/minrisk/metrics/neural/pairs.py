@@ -11,7 +11,7 @@ from torch import Tensor
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import warn
-from minrisk._core.progress import report_progress
+from minrisk._core.process import report_progress
 from minrisk._torch.device import Runtime
 from minrisk._torch.tokens import length_batches
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.groups import Groups, WeightedRows
-from minrisk._core.metric import Ability, PartialStatistics
+from minrisk._core.metric import PartialStatistics
 from minrisk.metrics._base import SourceMetric
 
 
@@ -22,8 +22,6 @@ class ReferenceFree(SourceMetric, ABC):
     It has no fields: those of a dataclass would hide what the model beside it declares anew.
     """
 
-    abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
-                                    | Ability.QUALITY)
     ignores_references: ClassVar[bool] = True
     needs_source: ClassVar[bool] = True
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError, Wording, warn
-from minrisk._core.progress import report_progress
-from minrisk._core.unicode import valid_unicode
+from minrisk._core.process import report_progress
+from minrisk._core.texts import valid_unicode
 from minrisk._torch.device import Runtime
 from minrisk._torch.loading import load_config, load_model, load_tokenizer
 from minrisk._torch.tokens import length_batches, pad_batch, tokenizing

@@ -11,8 +11,8 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import MinriskError
-from minrisk._core.progress import report_progress
-from minrisk._core.unicode import valid_unicode
+from minrisk._core.process import report_progress
+from minrisk._core.texts import valid_unicode
 from minrisk.openai.background import AsyncWork, Callback, stream
 from minrisk.openai.client import Client, Response
 from minrisk.openai.client_options import ClientOptions, server_key

@@ -14,7 +14,7 @@ from minrisk._core.errors import InputError, Wording, needs_extra
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.sampler import Prompt, Sample, Sampler, check_numbers
-from minrisk._core.templates import check_template
+from minrisk._core.texts import check_template
 
 if TYPE_CHECKING:
     from minrisk.samplers.hf.generator import Generator

@@ -18,7 +18,7 @@ import torch
 from transformers import GenerationConfig
 
 from minrisk._core.lazy import lazy
-from minrisk._core.progress import report_progress
+from minrisk._core.process import report_progress
 from minrisk._torch.device import current_device
 from minrisk._torch.tokens import TokenIds
 from minrisk.samplers.hf import bart, causal, generic_decoder

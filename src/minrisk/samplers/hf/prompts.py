@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from minrisk._core.errors import InputError, warn
 from minrisk._core.lazy import lazy
 from minrisk._core.sampler import Message, Prompt
-from minrisk._core.templates import fill
-from minrisk._core.unicode import valid_unicode
+from minrisk._core.texts import fill, valid_unicode
 from minrisk._torch.tokens import token_ids, tokenizing
 from minrisk.samplers.hf.generic_decoder import decoder_config
 from minrisk.samplers.hf.prefixes import TokenizedPrompt

@@ -1,10 +1,19 @@
-"""Prompt templates: a text with {source} and other places in it."""
+"""Texts as models read them: valid Unicode, and prompt templates with {source} and other places."""
 
 from __future__ import annotations
 
 import re
 
 from minrisk._core.errors import InputError, Wording
+
+
+def valid_unicode(text: str) -> str:
+    """The text with surrogate pairs joined, and U+FFFD for lone surrogates.
+
+    JSON may have lone surrogates, which UTF-8 cannot write and no tokenizer accepts.
+    """
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
 
 SOURCE = "source"
 _MAX_SHOWN = 60  # characters of a template in messages

@@ -1,0 +1,97 @@
+"""The code and the files that the scores of a metric depend on besides its options.
+
+Not covered are changes of what such a file uses in turn (modules that it imports, programs that it
+starts, servers that it asks), of installed packages, and of models behind a name on the hub.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from hashlib import blake2b
+from itertools import islice
+from typing import Any
+
+from minrisk._core.options import inner_metrics, unwrapped
+
+_MAX_FILES_PER_FOLDER = 1000
+_MAX_HASHED_BYTES = 1 << 20  # of a file; of larger ones size and modification time count
+
+
+def fingerprint(metric: Any) -> str:
+    """Changes when the code or a file behind the metric, or a metric inside it, does."""
+    own = metric.fingerprint()
+    if own is None:
+        own = digest([*module_files(type(unwrapped(metric))), *named_files(metric)])
+    return " ".join([own, *map(fingerprint, inner_metrics(metric))])
+
+
+def file_states(metric: Any) -> tuple[tuple[str, int, int], ...]:
+    """Name, size and modification time of all files behind a metric, which tell of changes."""
+    found = [state for part in inner_metrics(metric) for state in file_states(part)]
+    for file in (file for path in named_files(metric) for file in files_of(path)):
+        with suppress(OSError):  # the metric reports it when it needs the file
+            status = os.stat(file)
+            found.append((file, status.st_size, status.st_mtime_ns))
+    return tuple(sorted(found))
+
+
+def digest(paths: Iterable[str]) -> str:
+    """Hash of the contents of files and folders."""
+    found = blake2b(digest_size=16)
+    for path in paths:
+        for file in sorted(files_of(path)):
+            found.update(_content(file))
+    return found.hexdigest()
+
+
+def module_files(*owners: Any) -> Iterator[str]:
+    """The files in which classes, functions or modules of other packages are written."""
+    for owner in owners:
+        name = str(getattr(owner, "__module__", None) or getattr(owner, "__name__", ""))
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file and name.partition(".")[0] != "minrisk":  # whose version is in the signature
+            yield file
+
+
+def named_files(metric: Any) -> Iterator[str]:
+    """Options of a metric that are the name of a file or folder."""
+    config = unwrapped(metric)
+    if not dataclasses.is_dataclass(config):
+        return
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        affects_results = field.metadata.get("affects_results", True)
+        if isinstance(value, str) and affects_results and _exists(value):
+            yield value
+
+
+def files_of(path: str) -> Iterator[str]:
+    """The file, or the first of those in the folder and in its folders."""
+    if not os.path.isdir(path):
+        yield path
+        return
+    inside = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
+    yield from islice(inside, _MAX_FILES_PER_FOLDER)
+
+
+def _exists(path: str) -> bool:
+    try:
+        return os.path.exists(path)
+    except ValueError:  # no text that could be a path
+        return False
+
+
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read(_MAX_HASHED_BYTES + 1)
+            if len(content) <= _MAX_HASHED_BYTES:
+                return blake2b(content).digest()
+            found = os.fstat(stream.fileno())
+            return f"{found.st_size} {found.st_mtime_ns}".encode()
+    except OSError:  # the metric reports it when it needs the file
+        return b"unreadable"
