@@ -121,6 +121,23 @@ def test_only_what_may_begin_the_key_waits_in_a_stream():
     assert mask.rest["choices"][0]["delta"]["content"] == "s"
 
 
+MANY = [{"index": place} for place in range(200_000)]
+BOMBS = {  # events that each take long, or come without end
+    "tool calls": json.dumps({"choices": [{"index": 0, "delta": {"tool_calls": MANY}}]}),
+    "choices": json.dumps({"choices": MANY}),
+    "depth": '{"choices": [{"index": 0, "delta": ' + '{"a": ' * 900 + "1" + "}" * 902 + "]}",
+}
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_an_event_that_takes_long_ends_its_stream_alone(upstream, kind):
+    upstream.stream = events(BOMBS[kind])
+    with serving(upstream.url) as server:
+        reply = server.chat(temperature=0, stream=True)
+        assert reply.status in (200, 502)
+        assert server.chat().status == 200
+
+
 def test_numbers_that_json_has_not_are_not_passed_on(upstream):
     choice = ('{"index": 0, "message": {"role": "assistant", "content": "x"}, "score": NaN, '
               '"other": [-Infinity, 1e999], "finish_reason": "stop"}')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from itertools import pairwise
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from generators import FEW
 from minrisk.openai import responses
+from minrisk.openai.encoding import Mask, parsed_event
 from minrisk.openai.responses import StreamedResponse, read_events
 
 STREAM = (": a comment\n\nevent: x\ndata: {\"a\": 1}\n\ndata:two\r\ndata: lines\r\n\r\n"
@@ -40,6 +42,12 @@ def test_an_event_without_end_is_given_up(monkeypatch):
     monkeypatch.setattr(responses, "_MAX_EVENT", 1000)
     with pytest.raises(ValueError, match="more than 1,000 bytes"):
         read_all([b"data: ", *[b"x" * 100] * 20])
+
+
+def test_an_event_of_lines_without_end_is_given_up(monkeypatch):
+    monkeypatch.setattr(responses, "_MAX_EVENT", 1000)
+    with pytest.raises(ValueError, match="more than 1,000"):
+        read_all([b"data: x\n"] * 200)
 
 
 def whole(*chunks):
@@ -108,3 +116,18 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size
                        max_size=4))
 def test_any_chunks_make_up_an_answer(chunks):
     assert isinstance(whole(*chunks).body["choices"], list)
+
+
+def test_more_choices_or_items_than_any_response_has_are_refused(monkeypatch):
+    monkeypatch.setattr(responses, "_MAX_ITEMS", 100)
+    with pytest.raises(ValueError, match="choices"):
+        whole(*[delta(index) for index in range(2000)])
+    with pytest.raises(ValueError, match="items"):
+        whole(*[delta(tool_calls=[{"index": index}]) for index in range(101)])
+
+
+def test_an_event_of_very_many_values_is_refused():
+    texts = json.dumps({"a": ", [{" * 100_000}).encode()
+    values = json.dumps({"a": list(range(100_000))}).encode()
+    assert parsed_event(texts, Mask()).problem is None
+    assert "values" in parsed_event(values, Mask()).problem.text

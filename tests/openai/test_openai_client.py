@@ -7,6 +7,7 @@ import gzip
 import json
 import sys
 import threading
+import traceback
 
 import pytest
 
@@ -18,6 +19,7 @@ from minrisk.openai import client
 from minrisk.openai.client import Client
 from minrisk.openai.encoding import Mask
 from minrisk.openai.errors import BadRequestError, Detail, seconds_to_wait
+from minrisk.openai.responses import check_response
 from minrisk.samplers.openai import Endpoint
 from openai_server import Faulty, status, written
 
@@ -102,6 +104,58 @@ def test_old_servers_are_understood(server):
     body = json.dumps({"choices": [{"message": {"content": "yes"}}]}).encode()
     server.always = written(b"HTTP/1.0 200 OK\r\n\r\n" + body)
     assert sampler(server, logprobs=False).sample(["one"], 1)[0][0].text == "yes"
+
+
+LARGE_ANSWERS = {
+    "choices": json.dumps({"choices": [{"text": "a"}] * 10_000}),
+    "words without choices": json.dumps({"x": "a " * 100_000}),
+    "no whole JSON": "[" * 100_000, "no JSON": "x" * 100_000,
+    "many values": "[" + "1," * 100_000 + "1]",
+}
+
+
+@pytest.mark.parametrize("kind", LARGE_ANSWERS)
+def test_large_answers_are_read_and_checked_elsewhere(server, kind):
+    """All of it, for the time that it takes depends on content."""
+    computed = []
+
+    async def compute(function, *args):
+        computed.append(args)
+        return await asyncio.to_thread(function, *args)
+
+    def check(found):
+        assert threading.current_thread() is not threading.main_thread()
+        return check_response(found)
+
+    async def ask():
+        async with Client(server.endpoint, retries=0) as own:
+            own.compute = compute
+            return await own.post("x", {}, check)
+
+    server.always = written(HEAD + b"\r\n" + LARGE_ANSWERS[kind].encode())
+    if kind == "choices":
+        assert asyncio.run(ask()).is_large
+    else:
+        with pytest.raises(MinriskError) as raised:
+            asyncio.run(ask())
+        assert len(str(raised.value)) < 600
+    assert len(computed) == 1
+
+
+def test_an_error_keeps_no_large_answer(server):
+    """Which its traceback would hold, for as long as somebody keeps the error."""
+    async def ask():
+        async with Client(server.endpoint, retries=0) as own:
+            return await own.post("x", {}, check_response)
+
+    server.always = written(HEAD + b"\r\n" + b"x" * 10**6)
+    with pytest.raises(MinriskError) as raised:
+        asyncio.run(ask())
+    errors = [raised.value, raised.value.__cause__]
+    sizes = [sys.getsizeof(value) for error in errors
+             for frame, _ in traceback.walk_tb(error.__traceback__)
+             for value in frame.f_locals.values()]
+    assert max(sizes) < 10**5
 
 
 ECHOES = {

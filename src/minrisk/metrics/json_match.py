@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import islice
 from typing import Any, ClassVar, Literal
 
@@ -21,6 +20,7 @@ from minrisk._core.options import option
 from minrisk.metrics._base import Objects, objects
 
 _FENCED = re.compile(r"```[a-zA-Z]*[^\S\n]*\n(.*?)```", re.DOTALL)
+_NUMBER = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([-+]?\d+))?")
 _PATH = re.compile(r"[^.\[\]]+|\[\]")
 _MAX_ZEROS = 20  # at the end of a number that is written without an exponent
 _MAX_STARTS = 100  # places in a text where a value may begin
@@ -147,11 +147,12 @@ def _checked(value: Any) -> Any:
 
 def _number(text: str) -> _Number:
     """By its digits: arithmetic would round long numbers to the same value."""
-    sign, digits, exponent = Decimal(text).as_tuple()
-    assert isinstance(exponent, int)  # JSON has no infinity
-    shown = "".join(map(str, digits)).lstrip("0")
+    match = _NUMBER.fullmatch(text)
+    assert match is not None  # it is one of JSON
+    sign, whole, fraction, power = match.groups("")
+    shown = (whole + fraction).lstrip("0")
     short = shown.rstrip("0")
-    exponent += len(shown) - len(short)
+    exponent = int(power or 0) - len(fraction) + len(shown) - len(short)
     if not short:
         return _Number("0")
     if 0 <= exponent <= _MAX_ZEROS:

@@ -17,7 +17,16 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from minrisk._core.errors import MinriskError, UnusableError, needs_extra
-from minrisk.openai.encoding import LARGE, Encoder, Mask, is_large, parsed_here
+from minrisk.openai.encoding import (
+    LARGE,
+    Check,
+    Encoder,
+    Mask,
+    Parsed,
+    is_large,
+    parsed,
+    parsed_event,
+)
 from minrisk.openai.errors import (
     BadRequestError,
     Detail,
@@ -55,8 +64,7 @@ class Response:
     is_large: bool = False  # so that reading its choices takes long
 
 
-Check = Callable[[Any], InvalidResponse | None]
-ParseJson = Callable[[str, Mask], Awaitable[Any]]
+Compute = Callable[..., Awaitable[Any]]  # calls a function of a module with arguments
 Receive = Callable[[dict[str, Any]], Awaitable[None]]  # takes a chunk of a stream
 
 
@@ -76,8 +84,8 @@ class Client:
     is raised when a request was given up because there was no connection, or when three requests in
     a row were given up for any temporary reason; one alone may be the fault of its prompt.
     `connect` and `idle` are seconds to get a connection and between two bytes of a response; a
-    server that asks to wait for more than `max_wait` seconds is not asked again. `parse` may read
-    the JSON of a large response elsewhere. Without a `timeout`, the caller has one.
+    server that asks to wait for more than `max_wait` seconds is not asked again. `compute` may read
+    large responses elsewhere. Without a `timeout`, the caller has one.
     """
 
     def __init__(self, url: str, key: str | None = None, *, concurrency: int = 8,
@@ -97,7 +105,7 @@ class Client:
         self._max_wait = max_wait
         self._proxy = _proxy(url)
         self._encoder = Encoder()
-        self.parse: ParseJson = parsed_here
+        self.compute: Compute | None = None
 
     async def __aenter__(self) -> Self:
         aiohttp = _aiohttp()
@@ -157,6 +165,8 @@ class Client:
             # the key must not be sent to the target of a redirect
             async with self._session.request(method, url, data=content, allow_redirects=False,
                                              proxy=self._proxy) as response:
+                if _is_success(response.status):
+                    self._check_encoding(response.headers, url)
                 if chunks and _is_success(response.status) and (
                         response.content_type == "text/event-stream"):
                     return await self._relay(response, url, chunks, check)
@@ -165,13 +175,17 @@ class Client:
             failure = self._transport_error(error, url)
         else:
             if _is_success(response.status):
-                return await self._parse(raw, url, response.headers, check)
-            failure = self._status_error(response, raw, url)
+                size = len(raw)
+                found = await self._parsed(parsed, raw, check)
+                raw.clear()  # which the traceback of an error would keep
+                return self._checked(found, url, response.headers, size > LARGE)
+            text = raw.decode("utf-8", "replace")
+            failure = self._status_error(response, text, url)
             headers = {name: self._mask.text(value) for name, value in response.headers.items()}
-            failure.response = ErrorResponse(response.status, self._mask.body(raw), headers)
+            failure.response = ErrorResponse(response.status, self._mask.body(text), headers)
         raise failure  # without the cause, which may show the key
 
-    async def _read(self, response: aiohttp.ClientResponse) -> str:
+    async def _read(self, response: aiohttp.ClientResponse) -> bytearray:
         """The body, within the deadline of the request."""
         is_success = _is_success(response.status)
         limit = self._max_body if is_success else _MAX_ERROR_BODY
@@ -183,12 +197,11 @@ class Client:
                 if is_success:
                     raise _TooLargeError
                 break
-        return content.decode("utf-8", "replace")
+        return content
 
     async def _relay(self, response: aiohttp.ClientResponse, url: str, chunks: _Chunks,
                      check: Check | None) -> Response:
         """Give all chunks of a stream away; the response that they make up."""
-        self._check_encoding(response.headers, url)
         whole, stream = StreamedResponse(), StreamMask(self._mask)
         try:
             async for data in read_events(self._limited(response)):
@@ -203,12 +216,13 @@ class Client:
             if rest := stream.rest:
                 whole.add(rest)
                 await chunks.send(rest)
-            return self._checked(whole.body, "", url, response.headers, check)
+            body = whole.body
+            problem = check(body) if check else None
+            return self._checked(Parsed(body, problem), url, response.headers, is_large(body))
         except (ValueError, RecursionError) as error:
             if isinstance(error, MinriskError):
                 raise
-            raise ServerError(f"{url}: the stream has an event that is no JSON, or too large or "
-                              "too deep; check the endpoint") from None
+            raise self._bad_stream(url, str(error)) from None
 
     async def _limited(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         size = 0
@@ -220,9 +234,10 @@ class Client:
 
     async def _chunk(self, data: str, url: str) -> dict[str, Any]:
         """The JSON object of an event; an error that comes as an event is raised."""
-        found = await self.parse(data, self._mask)
-        if not isinstance(found, dict):
-            raise ValueError("no object")
+        event = await self._parsed(parsed_event, data.encode())
+        if event.problem is not None:
+            raise self._bad_stream(url, event.problem.text)
+        found: dict[str, Any] = event.found
         if found.get("error") is None:
             return found
         detail = Detail.of(data).changed(self._mask.text)
@@ -230,17 +245,17 @@ class Client:
         error.response = ErrorResponse(_status_of(found["error"]), self._mask.body(data), {})
         raise error
 
-    async def _parse(self, raw: str, url: str, headers: Mapping[str, str],
-                     check: Check | None) -> Response:
-        self._check_encoding(headers, url)
-        try:
-            found = await self.parse(raw, self._mask)
-        except ValueError:
-            raise TemporaryError(f"{url}: the response is no whole JSON") from None
-        except RecursionError:
-            raise ServerError(f"{url}: the response is nested too deeply; "
-                              "check the endpoint") from None
-        return self._checked(found, raw, url, headers, check)
+    def _bad_stream(self, url: str, reason: str) -> ServerError:
+        return ServerError(f"{url}: the stream has an event that is no JSON, or too large or too "
+                           f"deep: {reason}; check the endpoint")
+
+    async def _parsed(self, parse: Callable[..., Parsed], content: bytes | bytearray,
+                      *args: Any) -> Parsed:
+        """What is read of a content, elsewhere if it is large."""
+        if self.compute is None or len(content) <= LARGE:
+            return parse(content, self._mask, *args)
+        found: Parsed = await self.compute(parse, content, self._mask, *args)
+        return found
 
     def _check_encoding(self, headers: Mapping[str, str], url: str) -> None:
         coding = headers.get("Content-Encoding", "identity")
@@ -248,12 +263,11 @@ class Client:
             raise ServerError(f"{url}: the response is compressed ({self._mask.line(coding)}), "
                               "which was not asked for; check the server or its proxy")
 
-    def _checked(self, found: Any, raw: str, url: str, headers: Mapping[str, str],
-                 check: Check | None) -> Response:
-        if problem := check(found) if check else None:
-            shown = self._mask.line(raw) or "a stream"
-            raise self._incomplete(problem, f"{url}: found {shown}, {problem.text}")
-        return Response(found, headers, len(raw) > LARGE if raw else is_large(found))
+    def _checked(self, content: Parsed, url: str, headers: Mapping[str, str],
+                 is_large: bool) -> Response:
+        if content.problem is not None:
+            raise self._incomplete(content.problem, f"{url}: {content.problem.text}")
+        return Response(content.found, headers, is_large)
 
     def _incomplete(self, problem: InvalidResponse, message: str) -> MinriskError:
         if problem.is_temporary:

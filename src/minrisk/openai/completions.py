@@ -221,12 +221,13 @@ class Completions:
 
     async def pass_through(self, body: Mapping[str, Any]) -> CompletionResponse:
         """The response to a request that is sent as it is."""
-        return await _completion(await self._client.post(self._path, body, check_response))
+        return await _completion(await self._client.post(self._path, body, check_response),
+                                 _wanted(body))
 
     async def relay(self, body: Mapping[str, Any], receive: Receive) -> CompletionResponse:
         """The same, with each chunk given to `receive` as it comes."""
         return await _completion(
-            await self._client.stream(self._path, body, receive, check_response))
+            await self._client.stream(self._path, body, receive, check_response), _wanted(body))
 
     async def _post(self, sent: Mapping[str, Any], settle: Callable[[], None]) -> Response:
         timer = asyncio.get_running_loop().call_later(ACCEPTED_AFTER, settle)
@@ -281,10 +282,16 @@ class Completions:
                 first.set()
 
 
-async def _completion(response: Response, most: int | None = None) -> CompletionResponse:
+def _wanted(body: Mapping[str, Any]) -> int:
+    """The number of choices that a request asks for."""
+    n = body.get("n")
+    return n if isinstance(n, int) and n > 0 else 1
+
+
+async def _completion(response: Response, most: int) -> CompletionResponse:
     """The choices of a response, at most so many, and its usage."""
     def read() -> CompletionResponse:
-        choices = read_choices(response.body)[:most]
+        choices = read_choices(response.body, most)
         return CompletionResponse(choices, read_usage(response.body, choices), response.body)
 
     return await asyncio.to_thread(read) if response.is_large else read()

@@ -7,14 +7,16 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from minrisk._core.arrays import finite_numbers
+from minrisk.openai.errors import InvalidResponse
 
 LARGE = 1 << 16  # characters and values; what is larger is read and written beside the event loop
 _MAX_VALUES = 1 << 22  # of a response
+_MAX_EVENT_VALUES = 1 << 14  # of an event in a stream, which is worked on as it comes
 _MASK = "***"
 _MAX_LINE = 300  # characters of a message of a server
 _MIN_SECRET = 16  # characters; a shorter key ("EMPTY", "test") may be a word of a text
@@ -23,18 +25,27 @@ _ESCAPED_ASCII = re.compile(r"\\u00[2-7]")  # ASCII that JSON needs no escape fo
 
 def is_large(found: Any) -> bool:
     """Whether characters and values add up to more than the event loop should write at once."""
+    return _is_larger(found, LARGE, len)
+
+
+def has_more_values(found: Any, most: int) -> bool:
+    """Whether there are more than so many, however long the texts among them are."""
+    return _is_larger(found, most, lambda text: 0)
+
+
+def _is_larger(found: Any, most: int, size_of: Callable[[str], int]) -> bool:
     rest, size = [found], 0
-    while rest and size <= LARGE:
+    while rest and size <= most:
         value = rest.pop()
         if isinstance(value, str):
-            size += len(value)
+            size += size_of(value)
         elif isinstance(value, Mapping):
             size += 2 * len(value)
             rest.extend(value.values())
         elif isinstance(value, list):
             size += len(value)
             rest.extend(value)
-    return size > LARGE
+    return size > most
 
 
 def encoded(found: Any) -> bytes:
@@ -43,6 +54,33 @@ def encoded(found: Any) -> bytes:
         return json.dumps(found, allow_nan=False).encode()
     except ValueError:
         return json.dumps(finite_numbers(found)).encode()
+
+
+def _encoded_in_pieces(found: Any) -> bytes:
+    """The same; other threads have their turn after each piece, for the encoder lets none."""
+    try:
+        return "".join(_pieces(found)).encode()
+    except ValueError:
+        return "".join(_pieces(finite_numbers(found))).encode()
+
+
+def _pieces(found: Any) -> Iterator[str]:
+    if isinstance(found, Mapping) and is_large(found):
+        start = "{"
+        for name, value in found.items():
+            yield f"{start}{json.dumps(name)}: "
+            yield from _pieces(value)
+            start = ", "
+        yield "}"
+    elif isinstance(found, list) and is_large(found):
+        start = "["
+        for value in found:
+            yield start
+            yield from _pieces(value)
+            start = ", "
+        yield "]"
+    else:
+        yield json.dumps(found, allow_nan=False)
 
 
 class Encoder:
@@ -55,23 +93,48 @@ class Encoder:
         if not is_large(found):
             return encoded(found)
         async with self._turn:
-            return await asyncio.to_thread(encoded, found)
+            return await asyncio.to_thread(_encoded_in_pieces, found)
 
 
-def parsed(raw: str, mask: Mask) -> Any:
-    """The JSON of a server, without the key and without numbers that JSON has not.
+Check = Callable[[Any], InvalidResponse | None]
 
-    Raises:
-        ValueError: if it is no JSON, or has more values than any response.
-        RecursionError: if it is nested too deeply.
-    """
+
+@dataclass(frozen=True)
+class Parsed:
+    """The JSON of a server, without the key and without numbers that JSON has not."""
+
+    found: Any = None
+    problem: InvalidResponse | None = None  # then nothing is found
+
+
+def parsed(content: bytes | bytearray, mask: Mask, check: Check | None = None) -> Parsed:
+    """The JSON of a response that passes the check."""
+    raw = content.decode("utf-8", "replace")
     if len(raw) > _MAX_VALUES and sum(map(raw.count, ",[{")) > _MAX_VALUES:
-        raise ValueError(f"more than {_MAX_VALUES:,} values")
-    return mask.json(json.loads(raw, parse_constant=_no_number), raw)
+        return _invalid(f"the response has more than {_MAX_VALUES:,} values")
+    try:
+        found = mask.json(json.loads(raw, parse_constant=_no_number), raw)
+    except ValueError:
+        return _invalid("the response is no whole JSON", is_temporary=True)
+    except RecursionError:
+        return _invalid("the response is nested too deeply")
+    if problem := check(found) if check else None:
+        return _invalid(f"found {mask.line(raw)}, {problem.text}", problem.is_temporary)
+    return Parsed(found)
 
 
-async def parsed_here(raw: str, mask: Mask) -> Any:
-    return parsed(raw, mask)
+def parsed_event(content: bytes, mask: Mask) -> Parsed:
+    """The JSON object of an event in a stream, or what is wrong with it."""
+    event = parsed(content, mask)
+    if event.problem is None and not isinstance(event.found, dict):
+        return _invalid("no object")
+    if has_more_values(event.found, _MAX_EVENT_VALUES):
+        return _invalid(f"more than {_MAX_EVENT_VALUES:,} values")
+    return event
+
+
+def _invalid(text: str, is_temporary: bool = False) -> Parsed:
+    return Parsed(problem=InvalidResponse(text, is_temporary))
 
 
 def _no_number(name: str) -> None:

@@ -19,6 +19,8 @@ _USAGE = ("prompt_tokens", "completion_tokens")
 _MAX_COUNT = 2**53
 _TOKEN_BYTES = 16  # more on average is no text of these tokens
 _MAX_EVENT = 1 << 22  # bytes
+_MAX_CHOICES = 1 << 10  # of a stream
+_MAX_ITEMS = 1 << 20  # of a list in a choice of a stream
 # these are no pieces of a text, though some servers repeat them in every event
 _WHOLE = {"role", "id", "type", "name", "object", "finish_reason", "model", "index", "created"}
 
@@ -64,9 +66,9 @@ def _is_choice(found: Any) -> bool:
                                         or isinstance(found.get("text"), str))
 
 
-def read_choices(body: dict[str, Any]) -> list[Choice]:
-    """The choices of a valid response."""
-    choices = list(map(_choice, body["choices"]))
+def read_choices(body: dict[str, Any], most: int | None = None) -> list[Choice]:
+    """The choices of a valid response, at most so many."""
+    choices = list(map(_choice, body["choices"][:most]))
     if len(choices) == 1 and choices[0].length is None:
         return [_with_length(choices[0], body)]
     return choices
@@ -179,12 +181,16 @@ async def read_events(chunks: AsyncIterable[bytes]) -> AsyncIterator[str]:
         ValueError: if an event is too large.
     """
     lines: list[str] = []
+    size = 0
     async for line in _lines(chunks):
         if line.startswith("data:"):
             lines.append(line[5:].removeprefix(" "))
+            size += len(line)
+            if size > _MAX_EVENT:
+                raise ValueError(f"an event has more than {_MAX_EVENT:,} characters")
         elif not line and lines:
             yield "\n".join(lines)
-            lines = []
+            lines, size = [], 0
     if lines:  # some servers leave out the last empty line
         yield "\n".join(lines)
 
@@ -254,7 +260,11 @@ class StreamMask:
 
 
 class StreamedResponse:
-    """The response that the chunks of a stream make up."""
+    """The response that the chunks of a stream make up.
+
+    Raises:
+        ValueError: if it has more choices, or a list in one more items, than any response.
+    """
 
     def __init__(self) -> None:
         self._head: dict[str, Any] = {}
@@ -267,6 +277,8 @@ class StreamedResponse:
         for choice in choices if isinstance(choices, list) else []:
             if isinstance(choice, dict):
                 _join(self._choices.setdefault(_key(choice), {}), _as_message(choice))
+        if len(self._choices) > _MAX_CHOICES:
+            raise ValueError(f"more than {_MAX_CHOICES:,} choices")
 
     @property
     def is_finished(self) -> bool:
@@ -311,17 +323,18 @@ def _join(whole: dict[str, Any], part: dict[str, Any]) -> None:
 
 def _joined_lists(known: list[Any], value: list[Any]) -> list[Any]:
     """Items with an index, as tool calls have, are parts of the item with the same index."""
-    found = list(known)
+    by_index = ({item["index"]: item for item in known if _is_indexed(item)}
+                if any(map(_is_indexed, value)) else {})
     for item in value:
         if not _is_indexed(item):
-            found.append(item)
+            known.append(item)
             continue
-        same = [one for one in found if isinstance(one, dict) and one.get("index") == item["index"]]
-        if not same:
-            same = [{}]
-            found += same
-        _join(same[0], item)
-    return found
+        if item["index"] not in by_index:
+            known.append(by_index.setdefault(item["index"], {}))
+        _join(by_index[item["index"]], item)
+    if len(known) > _MAX_ITEMS:
+        raise ValueError(f"more than {_MAX_ITEMS:,} items in a list")
+    return known
 
 
 def _is_indexed(item: Any) -> bool:

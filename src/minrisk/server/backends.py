@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from minrisk._core.errors import MinriskError
-from minrisk.openai.client import Check, Client, Receive, Response
+from minrisk.openai.client import Client, Compute, Receive, Response
 from minrisk.openai.completions import API, CompletionResponse, Completions, PartCallback
-from minrisk.openai.encoding import LARGE, Mask, parsed
+from minrisk.openai.encoding import Check
 from minrisk.openai.errors import error_response
 from minrisk.server.client_request import ClientRequest
 from minrisk.server.limits import SampleLimit
@@ -22,9 +22,6 @@ _MAX_MODELS = 256  # with remembered capabilities; clients may name any model
 _READY_FOR = 2.0  # seconds until an upstream that answered is checked again
 _READY_TIMEOUT = 5.0
 _NO_LIST = (404, 405)  # statuses of an upstream without a list of models
-
-
-Compute = Callable[..., Awaitable[Any]]  # calls a function of a module with arguments
 
 
 class Backend(Protocol):
@@ -89,10 +86,7 @@ class UpstreamBackend:
         self._last_response = -_READY_FOR
 
     async def open(self, run: Compute) -> None:
-        async def parse(raw: str, mask: Mask) -> Any:
-            return parsed(raw, mask) if len(raw) <= LARGE else await run(parsed, raw, mask)
-
-        self._client.parse = parse
+        self._client.compute = run
         await self._exit.enter_async_context(self._client)
 
     async def close(self) -> None:

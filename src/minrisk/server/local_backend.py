@@ -14,11 +14,10 @@ from typing import Any, Protocol
 
 from minrisk._core.errors import InputError, MinriskError, brief
 from minrisk._core.sampler import Prompt, Sample
-from minrisk.openai.client import Receive
+from minrisk.openai.client import Compute, Receive
 from minrisk.openai.completions import API, CompletionResponse, PartCallback, without_fields
 from minrisk.openai.errors import BadRequestError, ErrorResponse
 from minrisk.openai.responses import Choice, read_choices
-from minrisk.server.backends import Compute
 from minrisk.server.batching import BatchThread
 from minrisk.server.client_request import ClientRequest
 from minrisk.server.limits import SampleLimit

@@ -11,11 +11,12 @@ from typing import Any
 from minrisk._core.errors import MinriskError
 from minrisk._core.vote import Vote, answer_of
 from minrisk.openai.background import cancel_all
+from minrisk.openai.client import Compute
 from minrisk.openai.completions import CompletionResponse
 from minrisk.openai.encoding import encoded
 from minrisk.openai.errors import error_response
 from minrisk.openai.responses import Choice
-from minrisk.server.backends import Backend, Compute
+from minrisk.server.backends import Backend
 from minrisk.server.choosing import Votes, comparable, votes
 from minrisk.server.client_request import ClientRequest
 from minrisk.server.errors import NO_RETRY, ApiError, upstream_error

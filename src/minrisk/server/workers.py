@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import pickle
 import signal
@@ -151,7 +152,9 @@ class Workers:
         """
         content = pickle.dumps((function, args), pickle.HIGHEST_PROTOCOL)
         pool = self._large if len(content) > _LARGE else self._small
-        is_result, found = pickle.loads(await pool.reply(content))
+        reply = await pool.reply(content)
+        del content  # which the traceback of an error would keep
+        is_result, found = _unpickled(reply)
         if is_result:
             result: T = found
             return result
@@ -300,6 +303,17 @@ class _Pool:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _unpickled(content: bytearray) -> Any:
+    """Without the collector of garbage, which would look at all objects several times."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return pickle.loads(content)
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _serve(connection: socket.socket, nice: int) -> None:
