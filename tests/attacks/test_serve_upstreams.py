@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import socket
 import threading
@@ -16,11 +17,12 @@ pytest.importorskip("aiohttp")
 from aiohttp import web
 
 import minrisk
-from commands import PATIENCE
+from commands import PATIENCE, wait_for
 from mbr_server import serving, settings
 from minrisk.openai import client
 from minrisk.openai.encoding import Mask
 from minrisk.openai.responses import StreamMask
+from minrisk.server.sample_collector import SampleCollector
 from openai_server import silent
 from upstream import events, held, mock_upstream
 
@@ -136,6 +138,21 @@ def test_an_event_that_takes_long_ends_its_stream_alone(upstream, kind):
         reply = server.chat(temperature=0, stream=True)
         assert reply.status in (200, 502)
         assert server.chat().status == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_request_that_fails_leaves_nothing_to_the_garbage_collector(upstream, stream):
+    """Which counts objects, and not the megabytes of what a traceback holds."""
+    upstream.answer = answering("x" * 100_000)
+    with serving(upstream.url) as server:
+        assert server.chat().status == 502
+        gc.collect()
+        gc.disable()
+        try:
+            assert server.chat(stream=stream).status == 502
+            wait_for(lambda: not any(type(one) is SampleCollector for one in gc.get_objects()))
+        finally:
+            gc.enable()
 
 
 def test_numbers_that_json_has_not_are_not_passed_on(upstream):

@@ -168,7 +168,7 @@ class Server:
         except web.HTTPException as error:
             failure = self._http_error(error, request)
         except ApiError as error:
-            failure = error
+            failure = error.with_traceback(None)  # whose frames may hold a large body
         except ConnectionError:
             raise
         except Exception as error:
@@ -388,7 +388,7 @@ class Server:
             return [event(await self._encoder.encode(chunk))
                     for chunk in chunks(client_request, body)] + [END]
         except ApiError as error:
-            failure = error
+            failure = error.with_traceback(None)
         except Exception as error:
             failure = self._internal_error(error, trace)
         trace.fields["error"] = failure.code or str(failure.status)

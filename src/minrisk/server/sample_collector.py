@@ -69,7 +69,8 @@ class SampleCollector:
     def report(self, found: CompletionResponse | MinriskError, samples: int) -> None:
         """Add a part, or the error of a part with `samples` samples."""
         if isinstance(found, MinriskError):
-            self.errors.append(found)
+            # the frames of its traceback refer to this collector
+            self.errors.append(found.with_traceback(None))
             self.failed += samples
             if _is_bad_request(found) and not self.parts:
                 self.stop.set()  # the others would be refused as well
