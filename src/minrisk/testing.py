@@ -24,8 +24,8 @@ from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric, Features, implemented_abilities
-from minrisk._core.segment import Segment
-from minrisk._core.strategy import Strategy
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import Strategy, check_rankings
 
 TEXTS = (
     "The cat sat on the mat.", "A cat sat on a mat", "", " ", "mat", "Ω≈ç√∫", "日本語のテキスト。",
@@ -79,7 +79,7 @@ def check_metric(metric: AnyMetric, given: Sequence[Case] | None = None,
               *(PARTS_CHECKS if Ability.PARTIAL_STATISTICS in metric.abilities else ())]
     for case in cases() if given is None else given:
         for check in checks:
-            with _explained(check, metric, case):
+            with _explained(check, metric.name, hypotheses=case.hyps, references=case.refs):
                 check(metric, case, rtol)
 
 
@@ -98,19 +98,33 @@ def check_strategy(strategy: Strategy, segments: Sequence[Segment] | None = None
     """
     if segments is None:
         segments = [Segment(c.hyps, source=c.source, position=i) for i, c in enumerate(cases())]
+    with _explained(check_rankings_are_complete, strategy.name):
+        check_rankings_are_complete(strategy, segments)
+    for segment, ranking in zip(segments, strategy.rank(segments), strict=True):
+        with _explained(check_batch_does_not_change_rankings, strategy.name,
+                        hypotheses=segment.hypotheses):
+            check_batch_does_not_change_rankings(strategy, segment, ranking)
+
+
+def check_rankings_are_complete(strategy: Strategy, segments: Sequence[Segment]) -> None:
+    """Each segment has a ranking with all of its hypotheses, of which the first has a utility."""
     rankings = strategy.rank(segments)
-    assert len(rankings) == len(segments)
-    for segment, ranking in zip(segments, rankings, strict=True):
-        count = len(segment.hypotheses)
-        assert_array_equal(np.sort(ranking.order), np.arange(count), "order is no permutation")
-        assert ranking.utility.shape == (count,)
-        best = ranking.utility[ranking.best]
-        assert not np.isnan(best) or np.isnan(ranking.utility).all(), (
-            "the chosen hypothesis has no utility, and another one has")
-        alone = strategy.rank([segment])[0]
-        assert_array_equal(alone.order, ranking.order, "a batch changed the ranking")
-        assert_array_equal(alone.utility, ranking.utility, "a batch changed the utilities")
-        assert alone.pairs == ranking.pairs, "a batch changed the count of pairs"
+    check_rankings(strategy.name, rankings, segments)
+    for number, ranking in enumerate(rankings):
+        utility = ranking.utility
+        assert not np.isnan(utility[ranking.best]) or np.isnan(utility).all(), (
+            f"segment {number}: the choice, hypothesis {ranking.best}, has no utility, and "
+            f"hypothesis {np.nanargmax(utility)} has one")
+
+
+def check_batch_does_not_change_rankings(strategy: Strategy, segment: Segment,
+                                         ranking: Ranking) -> None:
+    """A segment has the same ranking alone as among others, whenever it is ranked."""
+    alone = strategy.rank([segment])[0]
+    assert_array_equal(alone.order, ranking.order, "the orders differ")
+    assert_array_equal(alone.utility, ranking.utility, "the utilities differ")
+    assert alone.pairs == ranking.pairs, (
+        f"the numbers of evaluated pairs differ: {alone.pairs} alone, {ranking.pairs} among others")
 
 
 def check_abilities(metric: AnyMetric) -> None:
@@ -257,14 +271,14 @@ PARTS_CHECKS: tuple[ContractCheck, ...] = (check_partial_statistics,
 
 
 @contextmanager
-def _explained(check: ContractCheck, metric: AnyMetric, case: Case) -> Iterator[None]:
+def _explained(check: Callable[..., None], name: str, **texts: Sequence[str]) -> Iterator[None]:
     """Say in an error what was checked, and with which texts."""
     try:
         yield
     except (AssertionError, InputError) as error:
-        raise AssertionError(
-            f"{check.__name__} of {metric.name!r}: {check.__doc__}\n{str(error).strip()}\n"
-            f"hypotheses: {list(case.hyps)}\nreferences: {list(case.refs)}") from error
+        lines = [f"{check.__name__} of {name!r}: {check.__doc__}", str(error).strip(),
+                 *(f"{what}: {list(given)}" for what, given in texts.items())]
+        raise AssertionError("\n".join(lines)) from error
 
 
 def _features(metric: AnyMetric, case: Case) -> tuple[Features, Features, Features | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 
 import minrisk
 from minrisk.plugins import Metric, Ranking
-from minrisk.testing import check_metric
+from minrisk.testing import check_metric, check_strategy
 
 TEXTS = ["a cat", "the cat", "dogs"]
 
@@ -84,21 +84,39 @@ def test_features_without_rows_are_refused(metric, message):
 
 
 @dataclass(frozen=True)
-class Short(minrisk.Standard):
-    """A strategy that forgets a hypothesis, or a segment."""
+class Mistaken(minrisk.Standard):
+    """A strategy that returns something else than a ranking of all hypotheses."""
 
-    segments: bool = False
+    mistake: Any = None
 
     def rank(self, segments):
-        short = [Ranking(found.order[:-1], found.utility[:-1]) for found in super().rank(segments)]
-        return super().rank(segments)[1:] if self.segments else short
+        return self.mistake(super().rank(segments))
 
 
-@pytest.mark.parametrize(("strategy", "message"), [
-    (Short("chrf"), "utilities of 2 hypotheses; wanted 3"),
-    (Short("chrf", segments=True), "returned 0 rankings for 1 segments")])
-def test_an_incomplete_ranking_is_refused(strategy, message):
+def changed(change):
+    return lambda rankings: [change(found) for found in rankings]
+
+
+@pytest.mark.parametrize(("mistake", "message"), [
+    (changed(lambda found: Ranking(found.order[:-1], found.utility[:-1])), "wanted 3"),
+    (changed(lambda found: Ranking(found.order * 0, found.utility)), "wanted each hypothesis once"),
+    (changed(lambda found: None), "NoneType"),
+    (lambda rankings: rankings[1:], "returned 0 rankings for 1 segments"),
+    (lambda rankings: None, "NoneType"),
+])
+def test_an_incomplete_ranking_is_refused(mistake, message):
+    strategy = Mistaken("chrf", mistake=mistake)
     with pytest.raises(minrisk.InputError, match=message):
         minrisk.decode(TEXTS, strategy=strategy)
     with pytest.raises(minrisk.InputError, match=message):
         list(minrisk.decode_corpus([TEXTS], strategy=strategy))
+    segments = [minrisk.Segment(TEXTS)]
+    with pytest.raises(AssertionError, match="^check_rankings_are_complete(.|\n)*" + message):
+        check_strategy(strategy, segments)
+
+
+def test_a_ranking_that_depends_on_the_batch_is_told():
+    strategy = Mistaken("chrf", mistake=lambda rankings: [
+        replace(found, utility=found.utility + len(rankings)) for found in rankings])
+    with pytest.raises(AssertionError, match=r"^check_batch(.|\n)*'a cat', 'the cat'"):
+        check_strategy(strategy, [minrisk.Segment(TEXTS)] * 2)
