@@ -20,6 +20,8 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext, suppress
+from dataclasses import dataclass, field
+from enum import Enum, auto
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
@@ -40,6 +42,36 @@ _GROWTH = 1.1  # factor of growth after which a file is copied again: linear in 
 _FINISHED = "finished"
 
 
+class Status(Enum):
+    """How far a shard is."""
+
+    UNFINISHED = auto()  # some of its records have no result
+    RETRIED = auto()  # an earlier run finished it; its failed records are tried again
+    FAILED = auto()  # this run finished it, with failures: the next run tries these again
+    WHOLE = auto()  # finished, and nothing failed
+
+
+@dataclass
+class ShardState:
+    """A shard of the output, and what is known of it."""
+
+    shard: Shard
+    status: Status = Status.UNFINISHED
+    counts: dict[str, int] = field(default_factory=dict)  # of its file, with the size, if finished
+    partial: PartialShard | None = None  # its results, until it is whole
+    records: int | None = None  # once it was read to its end
+    broken: Failure | None = None  # why it cannot be read to its end
+
+    @property
+    def is_open(self) -> bool:
+        """Whether results are wanted; what failed in this run is not tried again in it."""
+        return self.status in (Status.UNFINISHED, Status.RETRIED)
+
+    @property
+    def segments(self) -> int:
+        return self.partial.segments if self.partial else 0
+
+
 class RunStore:
     """A sink that keeps results in journals, and writes a shard when it is complete."""
 
@@ -49,7 +81,7 @@ class RunStore:
                  resume: bool = False, overwrite: bool = False,
                  matrix_of: Callable[[Shard], MatrixWriter] | None = None) -> None:
         self.store = store
-        self._shards = shards
+        self._states = [*map(ShardState, shards)]
         self._settings = json.loads(json.dumps(dict(settings), default=str))  # as it is read
         self._format, self._header = format, header
         self._manifest = manifest
@@ -58,16 +90,12 @@ class RunStore:
         self._overwrite = overwrite
         self._matrix_of = matrix_of
         self._run = self._writer = uuid4().hex
-        self._finished: dict[str, dict[str, int]] = {}  # counts and size, by name
-        self._finished_now: set[str] = set()  # names of shards that this run finished
         self._saved = 0  # finished shards in the manifest
+        self._unsaved = 0  # those since it was written
         self._copied = 0  # bytes of .errors.jsonl at the URL
         self.counts: Counter[str] = Counter()
         self.retried = 0  # segments that failed in an earlier run
-        self._partials: dict[int, PartialShard] = {}
         self._last_written: PartialShard | None = None
-        self._totals: dict[int, int] = {}  # records of the shards that were read to their end
-        self._broken: list[Failure] = []
         self._is_new = True
         self._is_renamed = False  # the manifest has its old name
         self._has_begun = False
@@ -94,10 +122,10 @@ class RunStore:
         return False  # results are written to disk at once
 
     def remaining(self) -> Iterator[UnfinishedShard]:
-        for number, shard in enumerate(self._shards):
-            if self._is_unfinished(shard):
-                partial = self._partials.get(number)
-                yield UnfinishedShard(number, shard, partial.done if partial else array("q"))
+        for number, state in enumerate(self._states):
+            if state.is_open:
+                yield UnfinishedShard(number, state.shard,
+                                      state.partial.done if state.partial else array("q"))
 
     # methods that the driver calls
 
@@ -126,48 +154,49 @@ class RunStore:
             self.store.remove(OLD_ERRORS)
         self._write_errors()
         if self._matrix_of:
-            for shard in self._shards:
-                matrices = self._matrix_of(shard)
-                if self._is_unfinished(shard):
+            for state in self._states:
+                matrices = self._matrix_of(state.shard)
+                if state.is_open:
                     matrices.begin(resume=not self._is_new)
                 else:
                     matrices.clean()
 
     def add(self, number: int, results: Sequence[Result]) -> list[Result]:
-        shard = self._shards[number]
-        if not self._is_unfinished(shard):
+        state = self._states[number]
+        if not state.is_open:
             return []
-        partial = self._partial(number)
+        partial = self._partial(state)
         fresh = partial.missing(results)
         if not fresh:
             return []
         if self._matrix_of:
             for result in fresh:
                 if result.scores is not None:
-                    self._matrix_of(shard).add(result.index, result.scores)
+                    self._matrix_of(state.shard).add(result.index, result.scores)
         self._write(partial, fresh)  # after its matrix: what is in the journal is not done again
         failures = [r.failure for r in fresh if r.failure is not None]
         self.counts["segments"] += len(fresh)
         self.counts["failed"] += len(failures)
         self._append_errors(failures)
-        self._finish_if_whole(number)
+        self._finish_if_complete(state)
         return fresh
 
     def end(self, number: int, records: int) -> None:
-        self._totals[number] = records
-        self._finish_if_whole(number)
+        state = self._states[number]
+        state.records = records
+        self._finish_if_complete(state)
 
     def fail(self, number: int, reason: str) -> None:
-        self._broken.append({"file": self._shards[number].files[0].name, "line": None, "id": None,
-                             "reason": reason})
-        self._append_errors(self._broken[-1:])
+        state = self._states[number]
+        state.broken = {"file": state.shard.files[0].name, "line": None, "id": None,
+                        "reason": reason}
+        self._append_errors([state.broken])
 
     # loading an earlier run
 
     def _load(self) -> None:
         content = self._read_manifest()
-        names = [shard.name for shard in self._shards]
-        sizes = self.store.sizes([*names, *([self._errors] if self._errors else [])])
+        sizes = self.store.sizes([*self._names, *([self._errors] if self._errors else [])])
         if content is None or self._overwrite:
             if not self._overwrite:
                 self._refuse_others(sizes)
@@ -179,12 +208,12 @@ class RunStore:
                                      "overwrite=True starts again, or name another output",
                                      name=self._name))
         self._is_new = False
-        self._load_manifest(content)
+        finished = self._load_manifest(content)
         for _, entry in self._finished_journal:
             with suppress(KeyError, TypeError, AttributeError, ValueError):  # an invalid entry
-                self._finished[entry["shard"]] = _checked_counts(entry["counts"])
-        self._check_finished(sizes)
-        self._load_results()
+                finished[entry["shard"]] = _checked_counts(entry["counts"])
+        for state in self._states:
+            self._load_state(state, finished, sizes)
 
     def _read_manifest(self) -> bytes | None:
         """The manifest, also under the name that it had in earlier versions."""
@@ -204,28 +233,40 @@ class RunStore:
         """
         try:
             finished = json.loads(manifest)[_FINISHED].keys()
-            sizes = self.store.sizes([*finished, *(shard.name for shard in self._shards)])
+            sizes = self.store.sizes([*finished, *self._names])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return False
         return bool(finished) and not sizes and os.listdir(self.store.work) == [LOCK]
 
-    def _load_results(self) -> None:
-        for number, shard in enumerate(self._shards):
-            found = self._finished.get(shard.name, {})
-            if self._is_whole(shard):
-                self.counts.update({name: n for name, n in found.items() if name != "size"})
-            elif os.path.exists(self._partial_path(number)):
-                partial = self._partial(number)
-                partial.load()
-                self.counts.update(partial.counts)
-                self.retried += len(partial.earlier)
-            else:
-                self.retried += found.get("failed", 0)
+    def _load_state(self, state: ShardState, finished: Mapping[str, dict[str, int]],
+                    sizes: Mapping[str, int]) -> None:
+        """The state that the earlier run left; a shard that was removed since is made again."""
+        name = state.shard.name
+        if name in finished and name in sizes:
+            state.counts = finished[name]
+            if state.counts.get("size", sizes[name]) != sizes[name]:
+                raise InputError(
+                    f"{redact_url(self.store.location(name))} has {sizes[name]} bytes, but had "
+                    f"{state.counts['size']} when it was finished; remove it to make it again")
+            state.status = Status.RETRIED if state.counts.get("failed") else Status.WHOLE
+        if state.status is Status.WHOLE:
+            self.counts.update({key: n for key, n in state.counts.items() if key != "size"})
+        elif os.path.exists(self._partial_path(state)):
+            partial = self._partial(state)
+            partial.load()
+            self.counts.update(partial.counts)
+            self.retried += len(partial.earlier)
+        else:
+            self.retried += state.counts.get("failed", 0)
+
+    @property
+    def _names(self) -> list[str]:
+        return [state.shard.name for state in self._states]
 
     @property
     def _name(self) -> str:
-        single = len(self._shards) == 1 and self._errors is None
-        return redact_url(self.store.location(self._shards[0].name)) if single else self.store.name
+        single = len(self._states) == 1 and self._errors is None
+        return redact_url(self.store.location(*self._names)) if single else self.store.name
 
     def _refuse_others(self, sizes: Mapping[str, int]) -> None:
         if sizes:
@@ -234,7 +275,8 @@ class RunStore:
                                      "overwrite=True replaces it, or name another output",
                                      there=there))
 
-    def _load_manifest(self, content: bytes) -> None:
+    def _load_manifest(self, content: bytes) -> dict[str, dict[str, int]]:
+        """Go on with the run of this manifest; returns the counts of its finished shards."""
         try:
             found = json.loads(content)
             run, before = found["run"], dict(found["settings"])
@@ -248,33 +290,16 @@ class RunStore:
                                      "of this version; overwrite=True starts again, or name "
                                      "another output", path=path)) from None
         check_same(self._name, differing)
-        self._run, self._finished = run, finished
-        self._saved = len(finished)
-
-    def _check_finished(self, sizes: Mapping[str, int]) -> None:
-        """Make removed shards again; a shard of another size than before is an error."""
-        for name, entry in list(self._finished.items()):
-            if name not in sizes:
-                del self._finished[name]
-            elif "size" in entry and entry["size"] != sizes[name]:
-                raise InputError(
-                    f"{redact_url(self.store.location(name))} has {sizes[name]} bytes, but had "
-                    f"{entry['size']} when it was finished; remove it to make it again")
-
-    def _is_unfinished(self, shard: Shard) -> bool:
-        """Whether it is unfinished; segments that failed in this run are not tried again in it."""
-        return shard.name not in self._finished_now and not self._is_whole(shard)
-
-    def _is_whole(self, shard: Shard) -> bool:
-        return shard.name in self._finished and not self._finished[shard.name].get("failed")
+        self._run = run
+        return finished
 
     # writing results
 
-    def _partial(self, number: int) -> PartialShard:
-        if number not in self._partials:
-            owner = f"{self._run}/{self._shards[number].name}"
-            self._partials[number] = PartialShard(self._partial_path(number), owner)
-        return self._partials[number]
+    def _partial(self, state: ShardState) -> PartialShard:
+        if state.partial is None:
+            owner = f"{self._run}/{state.shard.name}"
+            state.partial = PartialShard(self._partial_path(state), owner)
+        return state.partial
 
     def _write(self, partial: PartialShard, results: Sequence[Result]) -> None:
         """Write results to their journal, and close that of the shard before.
@@ -288,12 +313,11 @@ class RunStore:
         for result in results:
             self.counts.update(result.counts)
 
-    def _finish_if_whole(self, number: int) -> None:
-        shard, total = self._shards[number], self._totals.get(number)
-        segments = self._partials[number].segments if number in self._partials else 0
-        if segments != total or not self._is_unfinished(shard):
+    def _finish_if_complete(self, state: ShardState) -> None:
+        """Write the file of a shard whose records all have a result, or have failed."""
+        if state.segments != state.records or not state.is_open:
             return
-        partial = self._partial(number)  # also for a shard without segments
+        shard, partial = state.shard, self._partial(state)  # also for a shard without segments
         temporary = self._temporary()
         self._format.named(shard.name).write(temporary, shard.name, partial.texts, self._header)
         self._check_writer()
@@ -301,22 +325,23 @@ class RunStore:
             self._matrix_of(shard).pack()
         size = os.path.getsize(temporary)
         self.store.put(temporary, shard.name)
-        self._note_finished(shard.name, {**partial.counts, "size": size})
-        if partial.failures:
+        state.counts = {**partial.counts, "size": size}
+        state.status = Status.FAILED if partial.failures else Status.WHOLE
+        self._note_finished(state)
+        if state.status is Status.FAILED:
             return  # the other results stay for a resumed run
         if self._matrix_of:
             self._matrix_of(shard).clean()
         partial.remove()
-        del self._partials[number]
+        state.partial = None
 
-    def _note_finished(self, name: str, counts: dict[str, int]) -> None:
-        self._finished[name] = counts
-        self._finished_now.add(name)
+    def _note_finished(self, state: ShardState) -> None:
         with closing(self._finished_journal) as journal:
-            journal.append({"shard": name, "counts": counts})
+            journal.append({"shard": state.shard.name, "counts": state.counts})
         if self.store.writer:  # in case the journal on this machine is lost
             self._copy_errors()
-            if len(self._finished) >= _GROWTH * self._saved:
+            self._unsaved += 1
+            if self._saved + self._unsaved >= _GROWTH * self._saved:
                 self._save()
 
     def _claim(self) -> None:
@@ -329,9 +354,10 @@ class RunStore:
             raise another_run(self.store)
 
     def _save(self) -> None:
-        content = {"run": self._run, "settings": self._settings, _FINISHED: self._finished}
+        finished = {state.shard.name: state.counts for state in self._states if state.counts}
+        content = {"run": self._run, "settings": self._settings, _FINISHED: finished}
         self._put(self._manifest, json.dumps(content, indent=1) + "\n")
-        self._saved = len(self._finished)
+        self._saved, self._unsaved = len(finished), 0
 
     def _put(self, name: str, content: str) -> None:
         temporary = self._temporary()
@@ -360,10 +386,11 @@ class RunStore:
             return
         temporary = self._temporary()
         with Output(temporary) as output:
-            for _, partial in sorted(self._partials.items()):
+            for partial in filter(None, (state.partial for state in self._states)):
                 for _, failure in sorted((partial.earlier | partial.failures).items()):
                     output.write(json_line(failure))
-            output.write("".join(map(json_line, self._broken)))
+            broken = (state.broken for state in self._states if state.broken)
+            output.write("".join(map(json_line, broken)))
         replace_file(temporary, self._errors_path)
         if self.store.writer:
             self.store.copy(self._errors_path, self._errors)
@@ -384,7 +411,7 @@ class RunStore:
         else:
             self._save()
             self._write_errors()
-        if self._is_empty or all(map(self._is_whole, self._shards)):
+        if self._is_empty or self._is_whole:
             self._clean()
         if self.store.writer:
             with suppress(MinriskError):  # some stores allow writing, but not removing
@@ -393,14 +420,17 @@ class RunStore:
     @property
     def _is_left_unclosed(self) -> bool:
         """Whether an earlier run finished every shard, and was ended before it was closed."""
-        return (not self._is_new and all(map(self._is_whole, self._shards))
+        return (not self._is_new and self._is_whole
                 and os.listdir(self.store.work) != [LOCK])
+
+    @property
+    def _is_whole(self) -> bool:
+        return all(state.status is Status.WHOLE for state in self._states)
 
     @property
     def _is_empty(self) -> bool:
         """Whether the run has no results."""
-        return (self._is_new and not self._finished
-                and not any(partial.segments for partial in self._partials.values()))
+        return self._is_new and not any(state.counts or state.segments for state in self._states)
 
     def _clean(self, keep: Sequence[str] = ()) -> None:
         """Remove the journals of this run, and of earlier runs that cannot be resumed any more."""
@@ -418,8 +448,8 @@ class RunStore:
     def _finished_journal(self) -> Journal:
         return Journal(os.path.join(self.store.work, f"{self._run}.{_FINISHED}"), self._run)
 
-    def _partial_path(self, number: int) -> str:
-        return os.path.join(self.store.work, self._run, f"{self._shards[number].name}.partial")
+    def _partial_path(self, state: ShardState) -> str:
+        return os.path.join(self.store.work, self._run, f"{state.shard.name}.partial")
 
 
 def manifest_name(file: str) -> str:
