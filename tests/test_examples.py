@@ -1,4 +1,4 @@
-"""Every example runs offline and prints what it promises; that of Ray in pipeline/test_ray.py."""
+"""Every example runs offline and prints what it promises; that of Ray in run/test_ray.py."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ import minrisk
 from minrisk._core.metric import Metric
 from minrisk._core.registry import REGISTRIES, SAMPLERS, STRATEGIES
 from minrisk._core.strategy import Strategy
-from minrisk.pipeline.job import RunConfig
+from minrisk.run.options import RunOptions
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "minrisk"
 WRITTEN = "Written by `make names`."
@@ -53,7 +53,7 @@ def names() -> str:
 
 def options() -> str:
     classes = {
-        "JobKeywords": ("a run", [RunConfig], {"output"}),
+        "JobKeywords": ("a run", [RunOptions], {"output"}),
         "StrategyKeywords": ("the strategies of minrisk, but for the metric and the seed",
                              map(STRATEGIES.get, STRATEGIES.builtin), {"metric", "seed"}),
         "SamplerKeywords": ("the samplers of minrisk", map(SAMPLERS.get, SAMPLERS.builtin), set()),

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "minrisk"
 FIGURE = ROOT / "docs" / "images" / "packages.svg"
 # the way of a segment of `minrisk decode`
-WAY = {"cli": "options", "tasks": "the job", "pipeline": "blocks of records", "io": "read, written",
+WAY = {"cli": "options", "tasks": "the job", "run": "blocks of records", "io": "read, written",
        "strategies": "who meets whom", "metrics": "features, scores", "_native": "n-grams"}
 WIDTH, HEIGHT, GAP, MARGIN = 150, 44, 24, 20
 STYLE = """\

@@ -29,7 +29,7 @@ from minrisk.cli.exit_codes import MEANINGS
 from minrisk.cli.fields import Entry, Field, as_field, entries
 from minrisk.cli.list_command import shown_strategies
 from minrisk.cli.options import FieldOption
-from minrisk.pipeline.job import RunConfig
+from minrisk.run.options import RunOptions
 
 REGISTRIES = {"metrics": METRICS, "strategies": STRATEGIES, "samplers": SAMPLERS}
 PREFIX = {"metrics": "--metric.", "strategies": "--", "samplers": "--"}
@@ -216,8 +216,8 @@ def autodoc(module: str, name: str, kind: str) -> str:
 
 def run_options() -> str:
     """The options of a run that Python calls take as keywords."""
-    fields = [as_field(f, get_type_hints(RunConfig)[f.name])
-              for f in dataclasses.fields(RunConfig) if f.name in RunKeywords.__annotations__]
+    fields = [as_field(f, get_type_hints(RunOptions)[f.name])
+              for f in dataclasses.fields(RunOptions) if f.name in RunKeywords.__annotations__]
     return table(["option", "default", "valid values", "what it does"],
                  ([code(field.name), *option_row("", field)[1:]] for field in fields))
 

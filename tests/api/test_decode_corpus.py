@@ -30,7 +30,7 @@ from minrisk._core.registry import SAMPLERS, STRATEGIES
 from minrisk.io.objects import ObjectReader
 from minrisk.io.records import checksum
 from minrisk.io.segments import SampleReader
-from minrisk.pipeline.job import RunConfig
+from minrisk.run.options import RunOptions
 
 RANDOM = [("standard", {}), ("n-by-s", {"subset": 3}), ("aggregate", {"groups": 3, "seed": 5}),
           ("adaptive", {"budget": 0.3}), ("low-rank", {"budget": 0.5})]
@@ -435,7 +435,7 @@ def test_a_run_leaves_the_number_of_threads_as_it_was():
 
 
 def test_keywords_are_the_options_that_there_are():
-    run_fields = {f.name for f in dataclasses.fields(RunConfig)} - {"output"}
+    run_fields = {f.name for f in dataclasses.fields(RunOptions)} - {"output"}
     assert set(get_type_hints(RunKeywords)) == run_fields | {"progress"}
     for keywords, registry, others in ((StrategyKeywords, STRATEGIES, {"metric", "seed"}),
                                        (SamplerKeywords, SAMPLERS, set())):

@@ -19,7 +19,7 @@ from commands import PATIENCE, run, spawn, wait_for, write
 from minrisk import Ranking, Standard
 from minrisk._core.registry import METRICS, STRATEGIES
 from minrisk.cli.fields import Field
-from minrisk.pipeline import progress
+from minrisk.run import progress
 from tolerance import assert_close
 
 SAMPLES = [

@@ -20,7 +20,7 @@ from minrisk.cli.flags import as_flags
 from minrisk.cli.sample import sample
 from project import ROOT
 
-LIBRARY = ("_core", "strategies", "evaluation", "io", "pipeline", "openai", "samplers")
+LIBRARY = ("_core", "strategies", "evaluation", "io", "run", "openai", "samplers")
 FOREIGN = {"--model", "--output_dir", "--copy_files", "--head",
            "--address"}  # flags of other programs
 
@@ -116,7 +116,7 @@ def test_messages_that_name_options_are_templates():
     assert not found
 
 
-@pytest.mark.parametrize("folder", ["io", "pipeline"])
+@pytest.mark.parametrize("folder", ["io", "run"])
 def test_options_in_messages_of_a_run_are_known_to_the_command_line(folder):
     found = {name for text in texts(folder)
              for name in re.findall(r"\b([a-z_]+)=(?:True|'|\"| |$)", text)}

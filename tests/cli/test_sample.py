@@ -9,7 +9,7 @@ import pytest
 import openai_server
 from commands import read, run, write
 from minrisk.cli.execute import SOME_FAILED
-from minrisk.pipeline import progress
+from minrisk.run import progress
 from openai_server import refusing_prompt
 from tolerance import assert_close
 

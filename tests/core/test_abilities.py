@@ -25,8 +25,8 @@ from minrisk.metrics.comet import Comet, CometQE
 from minrisk.metrics.edit import Edit
 from minrisk.metrics.mqm import MQM
 from minrisk.metrics.ter import Ter
-from minrisk.pipeline.references import ComputePartialStatistics
-from minrisk.pipeline.stages import Decode
+from minrisk.run.references import ComputePartialStatistics
+from minrisk.run.stages import Decode
 from minrisk.strategies.cascade import UncountedStage
 from minrisk.testing import check_metric
 

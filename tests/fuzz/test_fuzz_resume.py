@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from commands import Result, run
 from fuzzing import altered, dump, fuzz, json_values, mutated
-from minrisk.pipeline.runner import Inline
+from minrisk.run.workers import Inline
 
 LINES = [json.dumps({"id": i, "samples": [f"a cat {i}", "a cat", f"the dog {i % 3}"], "extra": i})
          for i in range(6)]
@@ -64,7 +64,7 @@ def folder(content: Files, first: int = 1) -> Iterator[Path]:
             path.write_bytes(data)
         numbers = count(first)
         patches.chdir(here)
-        patches.setattr("minrisk.pipeline.job.Processes", Inline)
+        patches.setattr("minrisk.run.processes.Processes", Inline)
         patches.setattr("minrisk.io.run_store.uuid4", lambda: UUID(int=next(numbers)))
         patches.setattr("os.fsync", lambda descriptor: None)  # no machine dies here
         yield Path(here)

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from commands import run, write
-from minrisk.cli.run_options import RunOptions
-from minrisk.pipeline.runner import Inline
+from minrisk.run.workers import Inline
 from shard_folders import segments
 from write_faults import Faults, Killed
 
@@ -33,7 +32,7 @@ def tmp_path() -> Iterator[Path]:
 @pytest.fixture
 def flag(tmp_path, monkeypatch) -> Path:
     """One segment fails while it is there; all in this process, for that is quick."""
-    monkeypatch.setattr(RunOptions, "runner", lambda *_: Inline())
+    monkeypatch.setattr("minrisk.run.processes.Processes", Inline)
     monkeypatch.setattr("os.fsync", lambda _: None)  # slow, and nobody pulls a plug here
     monkeypatch.setenv("MINRISK_TEST_BUCKET", str(tmp_path / "made"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

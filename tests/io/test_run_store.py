@@ -19,9 +19,8 @@ import pytest
 
 from commands import Result, read, run, spawn, wait_for, write
 from minrisk.cli.execute import SOME_FAILED
-from minrisk.cli.run_options import RunOptions
 from minrisk.io.store import LocalStore
-from minrisk.pipeline.runner import Inline
+from minrisk.run.workers import Inline
 from openai_server import answer, status
 from project import SUPPORT
 from shard_folders import errors, lines, partials, segments, wait_for_results, write_shards
@@ -47,7 +46,7 @@ def manifest(output: str) -> Path:
 @pytest.fixture
 def inline(monkeypatch) -> None:
     """Without processes, whose start takes a hundred times as long as all the rest."""
-    monkeypatch.setattr(RunOptions, "runner", lambda *_: Inline())
+    monkeypatch.setattr("minrisk.run.processes.Processes", Inline)
 
 
 class Killed(BaseException):

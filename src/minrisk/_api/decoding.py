@@ -28,7 +28,7 @@ from minrisk.io.records import Record
 from minrisk.io.segments import SampleReader
 from minrisk.io.text import FilePath, TextFiles
 from minrisk.io.writers import PairChoice, TrainingWriter
-from minrisk.pipeline.stages import Collect
+from minrisk.run.stages import collect
 from minrisk.tasks.corpus import segments_of
 from minrisk.tasks.decoding import (
     DecodeOutput,
@@ -146,7 +146,7 @@ def decode_corpus(
         choices.check_collected()
     decoding = make_decoding(segments, metric, strategy, weights, weights_temperature, oracle,
                              options, uses_seed=choices.uses_seed)
-    last = None if output is not None else Collect(
+    last = None if output is not None else collect(
         partial(DecodedSegment.of, signature=decoding.ranking_signature, abstain=abstain))
     job = choices.job(decoding, config, options.get("seed", 0), last)
     progress = options.get("progress", False)
@@ -231,7 +231,7 @@ def export(
                               conversational, format)
     decoding = make_decoding(segments, metric, strategy, weights, weights_temperature, oracle,
                              options)
-    last = None if output is not None else Collect(_Examples(TrainingWriter(training.recipe)))
+    last = None if output is not None else collect(_Examples(TrainingWriter(training.recipe)))
     job = training.job(decoding, config, last)
     progress = options.get("progress", False)
     if output is not None:

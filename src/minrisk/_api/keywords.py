@@ -1,6 +1,6 @@
 """Names and types of options that calls take as keywords, so that editors complete them.
 
-The options themselves are the fields of `RunConfig` and of the dataclasses of strategies and
+The options themselves are the fields of `RunOptions` and of the dataclasses of strategies and
 samplers, which check them (`option_types.py` is written from these); plug-ins have others, which
 are given to their constructors.
 """

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from minrisk._core.decoding import MetricLike, StrategyLike, add_texts, resolve_strategy
 from minrisk._core.reference_parts import PartsDecoder
 from minrisk._core.segment import Ranking, ReferencePart, References, Segment
-from minrisk.pipeline.job import WorkerConfig
-from minrisk.pipeline.references import as_parts_strategy, sum_parts
+from minrisk.run.options import EngineName, WorkerOptions, reads_remotely
+from minrisk.run.references import as_parts_strategy, sum_parts
 
 
 def decode_parts(
@@ -20,7 +20,7 @@ def decode_parts(
     metric: MetricLike | None = None,
     strategy: StrategyLike | None = None,
     workers: int | None = None,
-    engine: Literal["local", "ray"] | None = None,
+    engine: EngineName | None = None,
     address: str | None = None,
     gpus_per_worker: float | None = None,
     **options: Any,
@@ -60,10 +60,10 @@ def decode_parts(
     """
     chosen = resolve_strategy(strategy, metric, options, "aggregate")
     decoder = PartsDecoder(as_parts_strategy(chosen), Segment(hypotheses, source=source))
-    config = WorkerConfig(workers, engine, address, gpus_per_worker)
+    config = WorkerOptions(workers, engine, address, gpus_per_worker)
     blocks: Iterable[ReferencePart] = _blocks(parts)
-    if engine == "ray":
-        blocks = tuple(blocks)  # to be sent to the cluster
+    if reads_remotely(engine):
+        blocks = tuple(blocks)
     ranking = decoder.ranking(sum_parts(decoder, blocks, config))
     return add_texts(ranking, decoder.segment, chosen)
 

@@ -15,10 +15,11 @@ from minrisk._core.errors import InputError, brief, unknown
 from minrisk._core.registry import Registry
 from minrisk.io.outputs import QueueSink
 from minrisk.io.text import FilePath
-from minrisk.pipeline.job import Job, RunConfig, open_run
-from minrisk.pipeline.progress import RunProgress
+from minrisk.run.driver import Job, open_run
+from minrisk.run.options import RunOptions
+from minrisk.run.progress import RunProgress
 
-RUN_OPTIONS = frozenset(f.name for f in dataclasses.fields(RunConfig)) - {"output"} | {"progress"}
+RUN_OPTIONS = frozenset(f.name for f in dataclasses.fields(RunOptions)) - {"output"} | {"progress"}
 
 
 def output_path(output: FilePath | None) -> str | None:
@@ -29,10 +30,10 @@ def output_path(output: FilePath | None) -> str | None:
     return os.fspath(output)
 
 
-def run_config(output: FilePath | None, options: Mapping[str, Any]) -> RunConfig:
+def run_config(output: FilePath | None, options: Mapping[str, Any]) -> RunOptions:
     """The options of the run, out of all options that were given."""
     own = {name: value for name, value in options.items() if name in RUN_OPTIONS - {"progress"}}
-    return RunConfig(output=output_path(output), **own)
+    return RunOptions(output=output_path(output), **own)
 
 
 def other_options(options: Mapping[str, Any], *owners: Iterable[str]) -> dict[str, Any]:
@@ -51,7 +52,7 @@ def field_names(registry: Registry, value: Any, default: str) -> list[str]:
     return option_names(value)
 
 
-def iterate(config: RunConfig, job: Job, progress: ShowProgress = False) -> Generator[Any]:
+def iterate(config: RunOptions, job: Job, progress: ShowProgress = False) -> Generator[Any]:
     """The value of each result in input order; records are read on demand."""
     show = CallProgress(progress)
     with open_run(config, job) as run, closing(run.results()) as results:
@@ -64,7 +65,7 @@ def iterate(config: RunConfig, job: Job, progress: ShowProgress = False) -> Gene
     show.finish()
 
 
-def complete(config: RunConfig, job: Job, progress: ShowProgress = False) -> RunSummary:
+def complete(config: RunOptions, job: Job, progress: ShowProgress = False) -> RunSummary:
     """Write the output; returns a summary of it."""
     show = CallProgress(progress)
     with open_run(config, job) as run, closing(run.results()) as results:

@@ -28,7 +28,7 @@ from minrisk._core.sampler import Message, Sampler, check_numbers
 from minrisk.io.formats import ChoiceFormat
 from minrisk.io.inputs import InputFormat
 from minrisk.io.text import FilePath
-from minrisk.pipeline.stages import Collect
+from minrisk.run.stages import collect
 from minrisk.tasks.corpus import prompts_of
 from minrisk.tasks.sampling import (
     ANSWER_SAMPLES,
@@ -128,7 +128,7 @@ def sample(
         raise InputError(Wording("repeat= and format= are for output=; samples have their counts"))
     sampling = _sampling(prompts, chosen, n, seed, reference_options, options, on_blank=on_blank,
                          input_format=input_format, reference_samples=reference_samples)
-    last = Collect(SampledPrompt.of) if output is None else None
+    last = collect(SampledPrompt.of) if output is None else None
     job = SampleOutput(repeat, format).job(sampling, config, last)
     progress = options.get("progress", False)
     return (iterate if output is None else complete)(config, job, progress)
@@ -321,7 +321,7 @@ def _best(kind: type[TranslationOutput], prompts: Prompts, n: int, sampler: Samp
         metric = voting_metric(chosen) if metric is None else metric
     decision = resolve_strategy(strategy, metric, others)
     sampling = _sampling(prompts, chosen, n, seed, reference_options, options, **reading)
-    last = None if output is not None else Collect(
+    last = None if output is not None else collect(
         partial(DecodedSegment.of, signature=choices.signature(decision),
                 abstain=choices.abstain))
     job = choices.job(sampling, decision, config, last)

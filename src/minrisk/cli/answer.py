@@ -6,7 +6,7 @@ from minrisk.cli.command import command
 from minrisk.cli.components import SamplerOptions, StrategyOptions
 from minrisk.cli.execute import execute
 from minrisk.cli.prompt_input import AnswerInput
-from minrisk.cli.run_options import RunOptions
+from minrisk.cli.run_options import CommandRun
 from minrisk.tasks.sampling import AnswerOutput, voting_metric
 
 
@@ -15,7 +15,7 @@ from minrisk.tasks.sampling import AnswerOutput, voting_metric
       --metric exact-match --metric.pattern 'answer is (\\d+)' -o answers.jsonl
   minrisk answer chats.jsonl --model FOLDER --temperature 0.7 --metric embedding""")
 def answer(sampling: SamplerOptions, prompts: AnswerInput, method: StrategyOptions,
-           options: RunOptions, output: AnswerOutput) -> int:
+           options: CommandRun, output: AnswerOutput) -> int:
     """Draw many samples for every prompt, and keep the best.
 
     The best is the one that agrees most with all of them. It is `minrisk translate` for prompts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from minrisk.cli.command import command
 from minrisk.cli.components import StrategyOptions
 from minrisk.cli.execute import execute
-from minrisk.cli.run_options import RunOptions
+from minrisk.cli.run_options import CommandRun
 from minrisk.cli.segment_input import SegmentInput
 from minrisk.tasks.decoding import DecodeOutput
 
@@ -15,7 +15,7 @@ from minrisk.tasks.decoding import DecodeOutput
   minrisk decode samples.jsonl.xz --strategy aggregate-to-fine --keep 20
   minrisk decode hyps.txt -n 1024 --source src.txt --format text > best.txt
   sampler | minrisk decode --metric chrf --metric.word-order 2 | head -3""")
-def decode(method: StrategyOptions, segments: SegmentInput, options: RunOptions,
+def decode(method: StrategyOptions, segments: SegmentInput, options: CommandRun,
            output: DecodeOutput) -> int:
     """Pick the best hypothesis of every segment.
 

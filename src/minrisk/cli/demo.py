@@ -35,7 +35,7 @@ from minrisk.cli.score_report import echo_table
 from minrisk.io.files import Input
 from minrisk.io.formats import json_line
 from minrisk.metrics.chrf import ChrF
-from minrisk.pipeline.job import THREADS_HELP
+from minrisk.run.options import THREADS_HELP
 from minrisk.strategies.groups import Standard
 
 _SHOWN = {SAMPLE: "random sample", PROBABLE: "most probable", EXACT: "exact MBR",

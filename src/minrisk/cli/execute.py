@@ -1,4 +1,4 @@
-"""Runs the job of a command with `pipeline.job`, and shows its progress."""
+"""Runs the job of a command with `run.driver`, and shows its progress."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minrisk._core.errors import MinriskError, Wording
 from minrisk._core.process import progress_listener
 from minrisk.cli.exit_codes import INTERRUPTED, SOME_FAILED
 from minrisk.cli.progress import Progress, has_room_for_bar
-from minrisk.cli.run_options import RunOptions
+from minrisk.cli.run_options import CommandRun
 from minrisk.cli.run_report import stage_summary, write_report
 from minrisk.io import remote
 from minrisk.io.files import check_writable
@@ -23,9 +23,8 @@ from minrisk.io.inputs import ERRORS
 from minrisk.io.outputs import QueueSink, Shard, Sink
 from minrisk.io.records import Result
 from minrisk.io.run_store import RunStore
-from minrisk.pipeline.job import Job, open_run
-from minrisk.pipeline.progress import count_of
-from minrisk.pipeline.run import Run
+from minrisk.run.driver import Job, Run, open_run
+from minrisk.run.progress import count_of
 
 _SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens", "judge_requests",
           "judge_prompt_tokens", "judge_completion_tokens")  # in the summary
@@ -37,7 +36,7 @@ class RunResult(NamedTuple):
     values: Sequence[Any] = ()  # the results, if there is no output
 
 
-def execute(options: RunOptions, job: Job, written: Sequence[str] = ()) -> RunResult:
+def execute(options: CommandRun, job: Job, written: Sequence[str] = ()) -> RunResult:
     """Do the work, with progress, a summary and a report; `written` are further files of it."""
     if options.report:
         check_writable(options.report)
@@ -62,7 +61,7 @@ def execute(options: RunOptions, job: Job, written: Sequence[str] = ()) -> RunRe
         return RunResult(SOME_FAILED if failed else 0, run.sink.counts, _values(run.sink))
 
 
-def _failures(options: RunOptions, counts: Mapping[str, int], first: Result | None) -> str:
+def _failures(options: CommandRun, counts: Mapping[str, int], first: Result | None) -> str:
     """How many segments failed, and where their errors are; the first where no output has them."""
     count = f"{counts['failed']} of {counts['segments']} segments failed"
     if first is not None and not first.text.strip() and not options.is_folder:
@@ -85,7 +84,7 @@ def _fraction(run: Run, size: int | None) -> float | None:
     return min(1.0, sum(run.read.values()) / size) if size else None
 
 
-def _introduce(progress: Progress, options: RunOptions, job: Job, sink: Sink,
+def _introduce(progress: Progress, options: CommandRun, job: Job, sink: Sink,
                remaining: int) -> None:
     progress.note("; ".join(getattr(line, "brief", line) for line in job.signatures))
     if isinstance(sink, RunStore):
@@ -99,7 +98,7 @@ def _introduce(progress: Progress, options: RunOptions, job: Job, sink: Sink,
                           f"{sink.counts['segments']} segments finished{retried}")
 
 
-def _run(run: Run, progress: Progress, options: RunOptions) -> Result | None:
+def _run(run: Run, progress: Progress, options: CommandRun) -> Result | None:
     """Show the progress of the run, and return its first failure."""
     first_failure = None
     # what a metric prints is no result

@@ -7,7 +7,7 @@ import click
 from minrisk.cli.command import command
 from minrisk.cli.components import StrategyOptions
 from minrisk.cli.execute import execute
-from minrisk.cli.run_options import RunOptions
+from minrisk.cli.run_options import CommandRun
 from minrisk.cli.segment_input import SegmentInput
 from minrisk.tasks.decoding import TrainingOutput
 
@@ -18,7 +18,7 @@ from minrisk.tasks.decoding import TrainingOutput
   minrisk export samples.jsonl --pairs best-worst -o dpo.jsonl
   minrisk export samples.jsonl --pairs consecutive --stride 8 --conversational \\
       --prompt "Translate into French: {source}" -o dpo.jsonl""")
-def export(method: StrategyOptions, segments: SegmentInput, options: RunOptions,
+def export(method: StrategyOptions, segments: SegmentInput, options: CommandRun,
            output: TrainingOutput) -> int:
     """Make training data of what MBR decoding prefers.
 

@@ -13,7 +13,7 @@ from minrisk._core.options import flag
 from minrisk.cli.command import command
 from minrisk.cli.components import StrategyOptions
 from minrisk.cli.execute import execute
-from minrisk.cli.run_options import RunOptions
+from minrisk.cli.run_options import CommandRun
 from minrisk.cli.segment_input import JsonInput
 from minrisk.evaluation.metric_bias import bias_message, origin_of
 from minrisk.io import remote
@@ -48,7 +48,7 @@ class InspectInput(JsonInput):
 
 
 @dataclass(frozen=True)
-class InspectRun(RunOptions):
+class InspectRun(CommandRun):
     output: str = flag("report.html", "-o", section="Output", metavar="FILE",
                        help="File of the page, which appears when it is whole.")
 

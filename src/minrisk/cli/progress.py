@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from minrisk.cli.flags import as_flags
-from minrisk.pipeline.progress import RunProgress
+from minrisk.run.progress import RunProgress
 
 
 class Progress(RunProgress):

@@ -27,13 +27,14 @@ from minrisk.io.records import Record, error_location
 from minrisk.io.segments import ReferenceFile, SampleReader, parse
 from minrisk.io.store import check_new, write_text
 from minrisk.io.writers import ChoiceWriter
-from minrisk.pipeline.job import WorkerConfig, check_files, is_stream
-from minrisk.pipeline.references import as_parts_strategy, sum_parts
+from minrisk.run.driver import check_files
+from minrisk.run.options import WorkerOptions, is_stream
+from minrisk.run.references import as_parts_strategy, sum_parts
 from minrisk.tasks.decoding import UTILITIES_HELP
 
 
 @dataclass(frozen=True)
-class RankOptions(WorkerConfig):
+class RankOptions(WorkerOptions):
     hypotheses: str = argument("HYPOTHESES", required=True)
     references: tuple[str, ...] = argument("REFERENCES...", required=True)
     strategy: Literal["aggregate", "standard"] = flag(

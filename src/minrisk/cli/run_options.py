@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from minrisk._core.options import flag
 from minrisk._core.process import set_threads
 from minrisk.cli.flags import portable_as_flags
 from minrisk.io.writers import Writer
-from minrisk.pipeline.job import Job, RunConfig
-from minrisk.pipeline.stages import Stage, Write
-from minrisk.pipeline.workers import WorkerPool
+from minrisk.run.options import RunOptions
+from minrisk.run.stages import Map, write
 
 QUIET_HELP = "Print nothing but errors on standard error."
 
@@ -23,7 +22,7 @@ def apply_quiet(quiet: bool) -> None:
 
 
 @dataclass(frozen=True)
-class RunOptions(RunConfig):
+class CommandRun(RunOptions):
     output: str | None = flag(
         "-", "-o", section="Output", metavar="FILE",
         help="Output file, compressed if it ends in .gz, .xz or .zst; or folder (out/, "
@@ -40,13 +39,14 @@ class RunOptions(RunConfig):
         apply_quiet(self.quiet)
         set_threads(self.threads)
 
-    def wants_workers(self, job: Job) -> bool:
-        """Also for a folder, unless a server does the work."""
-        return super().wants_workers(job) or (self.is_folder and not job.is_streaming)
+    @property
+    def shows_warnings(self) -> bool:
+        return not self.quiet
 
-    def pool(self, *stages: Stage, gpus: bool = True) -> WorkerPool:
-        return replace(super().pool(*stages, gpus=gpus), quiet=self.quiet)
+    def wants_workers(self, is_streaming: bool) -> bool:
+        """For a folder, unless a server does the work."""
+        return self.is_folder and not is_streaming
 
-    def write(self, writer: Writer) -> Write:
+    def write(self, writer: Writer) -> Map:
         """The stage that writes, with flags in its errors."""
-        return Write(writer, portable_as_flags())
+        return write(writer, portable_as_flags())

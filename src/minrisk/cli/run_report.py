@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from minrisk.cli.progress import Progress
 from minrisk.io.files import Output
 from minrisk.io.platform import peak_bytes
-from minrisk.pipeline.run import Run
-from minrisk.pipeline.runner import Inline
+from minrisk.run.driver import Run
 
 
 def stage_summary(run: Run, progress: Progress) -> str:
     """The time per stage, if there was more than one worker."""
-    if isinstance(run.runner, Inline) or not run.seconds:
+    if not run.engine.has_workers or not run.seconds:
         return ""
     busy = _utilisation(run, progress)
     stages = [f"{name} {seconds:.1f} s" for name, seconds in run.seconds.items()]
@@ -27,7 +26,7 @@ def write_report(path: str, run: Run, progress: Progress, signatures: Sequence[s
     is_finished = not list(run.sink.remaining())
     found = {
         "signatures": list(signatures),
-        "engine": run.runner.name,
+        "engine": run.engine.name,
         "workers": {pool.name: pool.workers for pool in run.pools},
         "threads": {pool.name: pool.threads for pool in run.pools},
         "this_run": {"segments": progress.done, "failed": progress.failed, **progress.counts,

@@ -6,7 +6,7 @@ from minrisk.cli.command import command
 from minrisk.cli.components import SamplerOptions
 from minrisk.cli.execute import execute
 from minrisk.cli.prompt_input import PromptInput
-from minrisk.cli.run_options import RunOptions
+from minrisk.cli.run_options import CommandRun
 from minrisk.tasks.sampling import SampleOutput
 
 
@@ -17,7 +17,7 @@ from minrisk.tasks.sampling import SampleOutput
   minrisk sample sources.txt --model M -n 64 --beams 64 --reference-samples 256 \\
       --references.beams 0 --references.epsilon 0.02 -o samples.jsonl
   minrisk sample sources.txt --model M -n 1024 -o samples.jsonl --resume""")
-def sample(sampling: SamplerOptions, prompts: PromptInput, options: RunOptions,
+def sample(sampling: SamplerOptions, prompts: PromptInput, options: CommandRun,
            output: SampleOutput) -> int:
     """Draw many samples for every source.
 

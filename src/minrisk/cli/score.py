@@ -22,7 +22,8 @@ from minrisk.evaluation.scoring import score as score_systems
 from minrisk.io.files import Input
 from minrisk.io.remote import redact_url
 from minrisk.io.segments import output_texts
-from minrisk.pipeline.job import THREADS_HELP, check_files
+from minrisk.run.driver import check_files
+from minrisk.run.options import THREADS_HELP
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from minrisk.cli.command import command
 from minrisk.cli.components import SamplerOptions, StrategyOptions
 from minrisk.cli.execute import execute
 from minrisk.cli.prompt_input import PromptInput
-from minrisk.cli.run_options import RunOptions
+from minrisk.cli.run_options import CommandRun
 from minrisk.tasks.sampling import TranslationOutput, voting_metric
 
 
@@ -16,7 +16,7 @@ from minrisk.tasks.sampling import TranslationOutput, voting_metric
   minrisk translate sources.txt --endpoint http://localhost:8000/v1 --model NAME \\
       --prompt "Translate into French, and say nothing else: {source}" --temperature 0.7""")
 def translate(sampling: SamplerOptions, prompts: PromptInput, method: StrategyOptions,
-              options: RunOptions, output: TranslationOutput) -> int:
+              options: CommandRun, output: TranslationOutput) -> int:
     """Draw many samples for every source, and keep the best.
 
     It is `minrisk sample` and `minrisk decode` in one, segment by segment. INPUT is plain text, a

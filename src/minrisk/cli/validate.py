@@ -14,7 +14,7 @@ from minrisk.cli.command import command
 from minrisk.cli.components import StudyOptions
 from minrisk.cli.execute import execute
 from minrisk.cli.progress import Progress
-from minrisk.cli.run_options import RunOptions
+from minrisk.cli.run_options import CommandRun
 from minrisk.cli.segment_input import JsonInput
 from minrisk.evaluation.figure import check_figure
 from minrisk.evaluation.study import LeftOut
@@ -39,7 +39,7 @@ class StudyOutput:
 
 
 @dataclass(frozen=True)
-class ValidateRun(RunOptions):
+class ValidateRun(CommandRun):
     output: str | None = flag(
         None, "-o", section="Output", metavar="FILE",
         help="File for the results of every segment, as JSON lines; none unless given.")

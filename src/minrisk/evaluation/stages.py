@@ -15,7 +15,7 @@ from minrisk.io.formats import json_line
 from minrisk.io.records import RawRecord, Reader, Record, ShardedReader, error_location
 from minrisk.io.segments import parse
 from minrisk.io.writers import failure_row
-from minrisk.pipeline.batches import in_batches
+from minrisk.run.stages import in_batches
 
 _TYPICAL = 32  # segments whose sizes decide which budgets are tried
 

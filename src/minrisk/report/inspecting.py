@@ -10,10 +10,11 @@ from minrisk._core.errors import InputError
 from minrisk._core.options import Options, checked, flag
 from minrisk._core.strategy import Strategy, compares_texts
 from minrisk.io.inputs import InputFile
-from minrisk.pipeline.job import Job, RunConfig
 from minrisk.report.page import BuildViews, PageBuilder, ViewWriter
 from minrisk.report.systems import read_validation
 from minrisk.report.views import CHOICE, REFERENCE, View
+from minrisk.run.driver import Job
+from minrisk.run.options import RunOptions
 from minrisk.tasks.decoding import Decoding
 from minrisk.version import __version__
 
@@ -48,7 +49,7 @@ class Inspecting:
             decoding.signature, options.validation) | {
                 "unit": checked("unit", unit, Unit)} | ({"note": note} if note else {})
 
-    def job(self, config: RunConfig, builder: PageBuilder) -> Job:
+    def job(self, config: RunOptions, builder: PageBuilder) -> Job:
         """The views of segments go to the builder of the page."""
         views = BuildViews(self._decoding.strategy, config.batch_size, config.on_error,
                            view=self._view)

@@ -27,10 +27,10 @@ from minrisk._core.strategy import averages_scores, compares_texts
 from minrisk.evaluation.metric_bias import Origin
 from minrisk.io.records import Record
 from minrisk.io.store import write_whole
-from minrisk.pipeline.stages import Decode
 from minrisk.report.records import SampleFacts, with_dissent
 from minrisk.report.systems import Systems
 from minrisk.report.views import View, failed_row
+from minrisk.run.stages import Decode
 from minrisk.strategies.confident import Confident
 
 SCRIPTS = ("data.js", "state.js", "dom.js", "charts.js", "list.js", "segment.js", "corpus.js",

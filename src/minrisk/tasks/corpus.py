@@ -16,6 +16,7 @@ from minrisk.io.prompts import PromptReader
 from minrisk.io.records import RawRecord, Reader, Record, ShardedReader
 from minrisk.io.segments import SampleReader
 from minrisk.io.text import TextFiles
+from minrisk.run.options import reads_remotely
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,8 @@ def prompts_of(prompts: Any, engine: str | None = None) -> Corpus:
 
 
 def _objects(objects: Iterable[Any], engine: str | None) -> Corpus:
-    """Ray reads objects on other nodes, so the iterable is read completely first."""
-    return Corpus((), tuple(objects) if engine == "ray" else objects)
+    """Objects that workers read elsewhere are taken out of their iterable first."""
+    return Corpus((), tuple(objects) if reads_remotely(engine) else objects)
 
 
 def _peek(items: Any, wanted: str) -> tuple[Any, Iterable[Any]]:

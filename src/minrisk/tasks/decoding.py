@@ -22,9 +22,9 @@ from minrisk.io.formats import (
 from minrisk.io.records import AUTO, Weighting
 from minrisk.io.segments import SampleReader
 from minrisk.io.writers import ChoiceWriter, PairChoice, TrainingRecipe, TrainingWriter
-from minrisk.pipeline.batches import BATCH, LIGHT_BLOCK
-from minrisk.pipeline.job import Job, RunConfig
-from minrisk.pipeline.stages import CheckRecords, Decode, Stage
+from minrisk.run.driver import Job
+from minrisk.run.options import RunOptions
+from minrisk.run.stages import BATCH, LIGHT_BLOCK, Decode, Stage, check_records
 from minrisk.strategies.confident import Confident
 from minrisk.strategies.uncertain import Uncertain
 from minrisk.tasks.corpus import Corpus
@@ -113,7 +113,7 @@ class Decoding:
     def _oracle(self) -> dict[str, str]:
         return {"oracle": self.oracle} if self.oracle else {}
 
-    def job(self, choose: Decode, config: RunConfig, *stages: Stage,
+    def job(self, choose: Decode, config: RunOptions, *stages: Stage,
             settings: Mapping[str, Any], format: OutputFormat = JSON_LINES,
             columns: Sequence[str] = (), checks: tuple[Stage, ...] = (),
             matrix: str | None = None) -> Job:
@@ -181,7 +181,7 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
             raise InputError(Wording("format=, nbest=, utilities= and matrix= are for output=; "
                                      "rankings have all utilities"))
 
-    def choose(self, strategy: Strategy, config: RunConfig, seed: int) -> Decode:
+    def choose(self, strategy: Strategy, config: RunOptions, seed: int) -> Decode:
         """The stage that ranks, with what the output adds to rankings."""
         return Decode(self.wrap(strategy, self.confidence, seed), config.batch_size,
                       config.on_error, scores=self.matrix is not None)
@@ -210,7 +210,7 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
 class DecodeOutput(ChoiceOutput):
     """The output of `decode`."""
 
-    def job(self, decoding: Decoding, config: RunConfig, seed: int = 0,
+    def job(self, decoding: Decoding, config: RunOptions, seed: int = 0,
             last: Stage | None = None) -> Job:
         """The job of `decode`; `last` replaces the stage that writes."""
         choose = self.choose(decoding.strategy, config, seed)
@@ -254,7 +254,7 @@ class TrainingOutput(MatrixOutput):
     def recipe(self) -> TrainingRecipe:
         return TrainingRecipe(self.pairs, self.stride or 1, self.prompt, self.conversational)
 
-    def job(self, decoding: Decoding, config: RunConfig, last: Stage | None = None) -> Job:
+    def job(self, decoding: Decoding, config: RunOptions, last: Stage | None = None) -> Job:
         """The job of `export`; `last` replaces the stage that writes."""
         found = FORMATS[self.format].named(config.output)
         found.check(self)
@@ -263,7 +263,7 @@ class TrainingOutput(MatrixOutput):
                         scores=self.matrix is not None)
         return decoding.job(choose, config, last or config.write(writer),
                             settings=self._settings(found), format=found, columns=writer.columns,
-                            checks=(CheckRecords(writer.check),), matrix=self.matrix)
+                            checks=(check_records(writer.check),), matrix=self.matrix)
 
     def _settings(self, format: OutputFormat) -> dict[str, Any]:
         """What a resumed run must have in common, written as in earlier versions."""

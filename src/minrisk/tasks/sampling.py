@@ -22,15 +22,16 @@ from minrisk.io.inputs import InputFormat
 from minrisk.io.prompts import PromptReader
 from minrisk.io.records import Record, Weighting
 from minrisk.io.writers import ChoiceWriter, SampleWriter
-from minrisk.pipeline.job import Job, RunConfig
-from minrisk.pipeline.stages import (
-    CheckRecords,
+from minrisk.run.driver import Job
+from minrisk.run.options import RunOptions
+from minrisk.run.stages import (
     GenerateReferences,
     GenerateSamples,
-    SamplesToSegments,
     Stage,
+    check_records,
+    samples_to_segments,
 )
-from minrisk.pipeline.workers import WorkerPool
+from minrisk.run.workers import WorkerPool
 from minrisk.tasks.corpus import Corpus
 from minrisk.tasks.decoding import FORMAT_HELP, ChoiceOutput
 
@@ -75,7 +76,7 @@ class Sampling:
     def reference_sampler(self) -> Sampler:
         return self.sampler.with_options(**self.reference_options)
 
-    def stages(self, config: RunConfig, must_instruct: bool = False) -> list[Stage]:
+    def stages(self, config: RunOptions, must_instruct: bool = False) -> list[Stage]:
         """The stages that sample, for hypotheses and then for references of their own."""
         options = self.options
         samples = GenerateSamples(self.sampler, options.num_samples, options.seed,
@@ -147,12 +148,12 @@ class SampleOutput(Options):
     format: ChoiceFormat = flag(
         "json", section="Output", help="JSON lines, a line of text per sample, or CSV.")
 
-    def job(self, sampling: Sampling, config: RunConfig, last: Stage | None = None) -> Job:
+    def job(self, sampling: Sampling, config: RunOptions, last: Stage | None = None) -> Job:
         """The job of `sample`; `last` replaces the stage that writes."""
         options = sampling.options
         found = FORMATS[self.format].named(config.output)
         found.check(options)
-        check = [CheckRecords(_check_no_references)] if options.reference_samples else []
+        check = [check_records(_check_no_references)] if options.reference_samples else []
         writer = SampleWriter(options.num_samples, found, self.repeat)
         stages = (*check, *sampling.stages(config), last or config.write(writer))
         return sampling.job([config.pool(*stages)], settings={"format": found.rendered},
@@ -175,17 +176,18 @@ class TranslationOutput(ChoiceOutput):
         None, metavar="W", ge=1, advanced=True,
         help="Number of workers that sample, on the GPUs; --workers is the number that decode.")
 
-    def job(self, sampling: Sampling, strategy: Strategy, config: RunConfig,
+    def job(self, sampling: Sampling, strategy: Strategy, config: RunOptions,
             last: Stage | None = None) -> Job:
         """The job of `translate`; `last` replaces the stage that writes."""
         seed, writer = sampling.options.seed, self.writer(config.output, strategy)
         choose = self.choose(strategy, replace(config, batch_size=None), seed)  # it is for sampling
         # the first pool samples, on GPUs if there are any; the second decodes the samples
-        pools = [replace(config.pool(*sampling.stages(config, self.must_instruct)),
-                         workers=self.sampling_workers),
-                 config.pool(SamplesToSegments(Weighting(self.weights), self.prefer_finished,
-                                               strategy.metric.is_vote),
-                             choose, last or config.write(writer), gpus=False)]
+        pools = [replace(config, workers=self.sampling_workers).pool(
+                     *sampling.stages(config, self.must_instruct)),
+                 replace(config, gpus_per_worker=None).pool(
+                     samples_to_segments(Weighting(self.weights), self.prefer_finished,
+                                         strategy.metric.is_vote),
+                     choose, last or config.write(writer))]
         return sampling.job(
             pools,
             settings=settings_of(strategy) | self.settings(seed, writer) | {

@@ -22,8 +22,9 @@ from minrisk.io.files import Input
 from minrisk.io.parquet import is_parquet
 from minrisk.io.records import Record, Weighting
 from minrisk.io.segments import SampleReader
-from minrisk.pipeline.job import Job, RunConfig
-from minrisk.pipeline.stages import Collect
+from minrisk.run.driver import Job
+from minrisk.run.options import RunOptions
+from minrisk.run.stages import collect
 from minrisk.tasks.corpus import Corpus
 from minrisk.tasks.decoding import LIMIT_HELP
 
@@ -65,7 +66,7 @@ class Validating:
                            note if strategies is None else None,
                            seed=scope.seed, weights=str(weighting), **further)
 
-    def job(self, config: RunConfig) -> Job:
+    def job(self, config: RunOptions) -> Job:
         """The results of segments go to the output, or are collected if there is none."""
         if config.output is not None and (config.is_stream or config.is_folder):
             raise InputError(Wording("output={output!r} must be a file, which can be read again",
@@ -74,7 +75,7 @@ class Validating:
             raise InputError(f"{config.output} is Parquet; results of trials are JSON lines: name "
                              "it .jsonl")
         study = self.study
-        last = Collect(_results) if config.output is None else config.write(TrialResultsWriter())
+        last = collect(_results) if config.output is None else config.write(TrialResultsWriter())
         return Job(
             files=self._corpus.files,
             reader=self._reader,
@@ -86,14 +87,14 @@ class Validating:
             also_read=self._corpus.further_files,
         )
 
-    def result(self, config: RunConfig, collected: Sequence[TrialResults | None],
+    def result(self, config: RunOptions, collected: Sequence[TrialResults | None],
                skipped: Sequence[str] = ()) -> Validation:
         """The result of the run; `skipped` are strategies that could not be tried."""
         results = self._results(config, collected)
         summary = summarise(self.study.trials, results, self._scope.tolerance)
         return Validation(summary, self.study.signature, skipped, self.study)
 
-    def _results(self, config: RunConfig,
+    def _results(self, config: RunOptions,
                   collected: Sequence[TrialResults | None]) -> list[TrialResults]:
         """The results of all segments that did not fail: those collected, or in the output."""
         if config.output is not None:

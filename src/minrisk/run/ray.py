@@ -1,4 +1,4 @@
-"""The runner on a Ray cluster: Ray Data reads shards on its nodes and sends blocks through actors.
+"""The engine on a Ray cluster: Ray Data reads shards on its nodes and sends blocks through actors.
 
 Ray retries blocks whose worker or node died, limits the blocks in flight, and spills them to disk
 when its object store is full. Blocks come back in any order.
@@ -17,7 +17,6 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from typing import Any
 
 from minrisk._core.errors import (
@@ -28,9 +27,17 @@ from minrisk._core.errors import (
     needs_extra,
 )
 from minrisk._core.process import threads
-from minrisk.pipeline.reading import BlockReader
-from minrisk.pipeline.runner import Condition, RunningWorkers
-from minrisk.pipeline.workers import Block, FatalItem, Item, WorkerPool, workers_that_fit
+from minrisk.run.workers import (
+    Block,
+    End,
+    Engine,
+    FatalItem,
+    Item,
+    ShardReader,
+    Work,
+    WorkerPool,
+    workers_that_fit,
+)
 
 with needs_extra(Wording("engine='ray'"), "ray"):
     import ray
@@ -46,46 +53,59 @@ _PATIENCE = 30  # seconds that the cluster has to answer whether it is there
 _Rows = dict[str, Any]  # one column of pickled items
 
 
-@dataclass(frozen=True)
-class Ray:
-    """A runner on the cluster at this address, or on a temporary one on this machine."""
+class Ray(Engine):
+    """An engine on the cluster at an address, or on a temporary one on this machine."""
 
     name = "ray"
-    address: str | None = None
-    memory: int = 1 << 30  # bytes of all blocks in flight
+    takes_address = True
+    reads_remotely = True
 
     @contextmanager
-    def start(self, pools: Sequence[WorkerPool]) -> Iterator[RunningWorkers]:
+    def start(self, pools: Sequence[WorkerPool]) -> Iterator[Sequence[WorkerPool]]:
         cores = 1 + sum((p.workers or threads()) * (p.threads or 1) for p in pools)
         with _without_warnings(), connected(self.address, cores):
             self._configure()
             _check_nodes(pools)
-            yield _RunningRay(_plan_workers(pools))
+            self._pools = _plan_workers(pools)
+            yield self._pools
 
     def _configure(self) -> None:
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
-        context.max_errored_blocks = -1  # missing blocks are noticed by the run
+        context.max_errored_blocks = -1  # missing blocks are noticed by `results`
         context.target_max_block_size = 1  # one Ray block per block
         context.execution_options.resource_limits = ray.data.ExecutionResources(
             object_store_memory=self.memory)
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)
 
+    def results(self, work: Work) -> Iterator[Item]:
+        """All records, then those that were lost with their workers one by one, then fail them.
 
-@dataclass(frozen=True)
-class _RunningRay:
-    pools: Sequence[WorkerPool]
+        A failure is a result, and no reason to try again: an endpoint may charge for it.
+        """
+        for block in (None, 1):
+            readers = work.unfinished(block)
+            if readers and not work.is_over():
+                yield from self._run(readers, work)
+        for reader in () if work.is_over() else work.unfinished(1):
+            yield from map(self._refused, reader.blocks())
 
-    def run(self, readers: Sequence[BlockReader], stop: Condition,
-            wait: Condition) -> Iterator[Item]:
+    def _refused(self, item: Block | End) -> Item:
+        for pool in self._pools:
+            if isinstance(item, Block):
+                late = ", or exceeded the segment timeout" if pool.segment_timeout else ""
+                item = pool.refuse(item, f"every worker that tried it died{late}")
+        return item
+
+    def _run(self, readers: Sequence[ShardReader], work: Work) -> Iterator[Item]:
         """Ray limits what is read ahead; after a stop, blocks that were read are still finished."""
         data = ray.data.from_items([{"item": _dumps(r)} for r in readers],
                                    override_num_blocks=len(readers))
         # num_cpus=0, because it would wait for ever if the workers have all CPUs
-        data = data.map_batches(_read, batch_size=1, num_cpus=0, concurrency=_readers(self.pools))
+        data = data.map_batches(_read, batch_size=1, num_cpus=0, concurrency=_readers(self._pools))
         # a record that kills its worker would also use up the retries of the blocks behind it
-        waiting = 1 if all(reader.records == 1 for reader in readers) else None
-        for pool in self.pools:
+        waiting = 1 if all(reader.block == 1 for reader in readers) else None
+        for pool in self._pools:
             data = data.map_batches(
                 _Actor, fn_constructor_args=(pool,), batch_size=1, num_cpus=pool.threads,
                 num_gpus=pool.gpus, max_task_retries=_RETRIES,
@@ -95,7 +115,7 @@ class _RunningRay:
         try:
             for rows in batches:
                 yield from map(pickle.loads, rows["item"])
-                if stop():
+                if work.is_over():
                     return
         except ray.exceptions.RayError as error:
             raise UnusableError(f"the run on Ray failed: {_last_line(str(error))}") from error
@@ -215,8 +235,8 @@ def _silence() -> Iterator[None]:
 
 def _plan_workers(pools: Sequence[WorkerPool]) -> list[WorkerPool]:
     """Pools with as many workers as fit into the cluster; one per node if models run on CPUs."""
-    found = [replace(pool, threads=pool.threads or 1) for pool in pools]
-    return [replace(pool, workers=pool.workers or max(1, _capacity(pool))) for pool in found]
+    return [pool.planned(pool.workers or max(1, _capacity(pool)), pool.threads or 1)
+            for pool in pools]
 
 
 def _capacity(pool: WorkerPool) -> int:

@@ -7,7 +7,7 @@ the parts were given: the number of workers changes no bit of the result.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import ClassVar
 
@@ -19,9 +19,9 @@ from minrisk._core.strategy import Strategy, loads_model, prepare
 from minrisk.io.files import Input
 from minrisk.io.outputs import OrderedSink, Shard
 from minrisk.io.records import RawRecord, Record, Result
-from minrisk.pipeline.job import WorkerConfig
-from minrisk.pipeline.run import Policy, Run
-from minrisk.pipeline.stages import Collect, Parse
+from minrisk.run.driver import Run
+from minrisk.run.options import RunOptions, WorkerOptions
+from minrisk.run.stages import collect, parse
 
 MAX_WAITING = 16  # finished parts that wait for an earlier one
 
@@ -61,8 +61,8 @@ class ComputePartialStatistics:
     def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
         for record in items:
             try:
-                yield record if record.error else replace(
-                    record, value=self.decoder.statistics(record.value))
+                yield record if record.error else record.replace(
+                    value=self.decoder.statistics(record.value))
             except MinriskError as error:
                 yield record.failed(error)
 
@@ -84,13 +84,15 @@ class PartSum(OrderedSink):
 
 
 def sum_parts(decoder: PartsDecoder, parts: Iterable[ReferencePart],
-              config: WorkerConfig) -> PartStatistics:
+              workers: WorkerOptions) -> PartStatistics:
     """The statistics of all parts together."""
     sink = PartSum(parts)
     # without the parts, which the workers get as records
-    stages = (Parse(ReferencePartReader(())), ComputePartialStatistics(decoder),
-              Collect(attrgetter("value")))
-    run = Run(sink, [config.pool(*stages)], config.runner(), Policy(1, on_error="stop"))
+    stages = (parse(ReferencePartReader(())), ComputePartialStatistics(decoder),
+              collect(attrgetter("value")))
+    given = {field.name: getattr(workers, field.name) for field in fields(WorkerOptions)}
+    options = RunOptions(**given, on_error="stop")
+    run = Run(sink, [options.pool(*stages)], options.make_engine(), options, block=1)
     for _ in run.results():
         pass
     if sink.total is None:

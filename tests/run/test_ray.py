@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,6 +18,7 @@ import pytest
 import minrisk
 from commands import Result, read, run, spawn, wait_for, write
 from minrisk._core.errors import InputError
+from minrisk.cli.execute import SOME_FAILED
 from project import ROOT, SUPPORT, load_module
 from shard_folders import (
     held_shards,
@@ -40,6 +43,53 @@ def on_ray(connected, idle_cluster):
         return run(*args, "--engine", "ray", "--address", connected.address)
 
     return start
+
+
+def lose(monkeypatch: pytest.MonkeyPatch, passes: int) -> None:
+    """The third segment does not come back in so many passes: all of its workers died."""
+    from minrisk.run.ray import Ray
+    from minrisk.run.workers import Block
+
+    whole, passed = Ray._run, count(1)
+
+    def run_and_lose(self, readers, work):
+        is_lost = next(passed) <= passes
+        for item in whole(self, readers, work):
+            if not (is_lost and isinstance(item, Block) and 2 in [r.index for r in item.items]):
+                yield item
+
+    monkeypatch.setattr(Ray, "_run", run_and_lose)
+
+
+@pytest.mark.parametrize("output", ["out/", "out.jsonl"])
+def test_what_is_lost_with_its_workers_is_tried_alone_and_then_recorded(
+        on_ray, tmp_path, monkeypatch, output):
+    path = write(tmp_path / "in.jsonl", *segments(9))
+    lose(monkeypatch, passes=2)
+    result = on_ray("decode", path, "-o", f"{tmp_path}/{output}", "--workers", "1")
+    assert result.code == SOME_FAILED
+    assert f"the first failure: {path}:3: every worker that tried it died" in result.err
+    expected = run("decode", path).out.splitlines()
+    made = (tmp_path / output / "in.jsonl" if output == "out/" else tmp_path / output).read_text()
+    found = made.splitlines()
+    assert found[:2] + found[3:] == expected[:2] + expected[3:]
+    assert json.loads(found[2]) == {"id": "0-2", "error":
+                                    f"{path}:3: every worker that tried it died"}
+
+
+@pytest.mark.parametrize(("passes", "code", "message"), [
+    (2, 2, "ZeroDivisionError: a bad word; all 4 segments failed"),
+    (1, SOME_FAILED, "3 of 4 segments failed")])
+def test_only_what_is_lost_is_tried_again_if_all_else_failed(
+        on_ray, cluster_flag, tmp_path, monkeypatch, passes, code, message):
+    bad = {"samples": ["bad"]}
+    path = write(tmp_path / "in.jsonl", bad, bad, {"samples": ["a"]}, bad)
+    lose(monkeypatch, passes)
+    result = on_ray("decode", path, "-o", tmp_path / "out.jsonl", "--workers", "1",
+                    "--batch-size", "1", "--metric", "python:faults:counted")
+    assert result.code == code
+    assert message in result.err
+    assert cluster_flag.read_text().split().count("bad") == 3
 
 
 def test_a_validation_of_more_segments_than_are_looked_at_before(on_ray, tmp_path):
@@ -151,7 +201,7 @@ def test_a_worker_with_a_gpu_sees_the_one_that_ray_gives_it(on_ray, inputs, clus
 @pytest.mark.parametrize(("nodes", "each", "workers"), [
     ([2, 1], 1, 3), ([2, 1], 2, 1), ([4], 0.3, 12), ([1, 0], 0.5, 2)])
 def test_workers_with_gpus_fit_on_single_nodes(monkeypatch, nodes, each, workers):
-    from minrisk.pipeline import ray
+    from minrisk.run import ray
 
     given = [{"Alive": True, "Resources": {"GPU": float(count)}} for count in nodes]
     monkeypatch.setattr(ray.ray, "nodes", lambda: [*given, {"Alive": False, "Resources": {}}])
@@ -159,7 +209,7 @@ def test_workers_with_gpus_fit_on_single_nodes(monkeypatch, nodes, each, workers
 
 
 def test_a_worker_with_more_gpus_than_any_node_has_is_refused(monkeypatch):
-    from minrisk.pipeline import ray
+    from minrisk.run import ray
 
     node = {"Alive": True, "Resources": {"GPU": 1.0}}
     monkeypatch.setattr(ray.ray, "nodes", lambda: [node, node])

@@ -8,9 +8,7 @@ import subprocess
 import sys
 import tracemalloc
 from array import array
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -29,11 +27,10 @@ from minrisk.io.journal import PartialShard
 from minrisk.io.outputs import MISSING, Shard, UnfinishedShard, folder_shards
 from minrisk.io.records import Result, checksum
 from minrisk.io.segments import SampleReader
-from minrisk.pipeline import processes
-from minrisk.pipeline.processes import Processes, plan_workers
-from minrisk.pipeline.reading import BlockReader
-from minrisk.pipeline.stages import Decode
-from minrisk.pipeline.workers import Block, End, WorkerPool, workers_that_fit
+from minrisk.run import processes
+from minrisk.run.processes import plan_workers
+from minrisk.run.stages import Decode
+from minrisk.run.workers import Block, End, ShardReader, WorkerPool, workers_that_fit
 from project import SUPPORT
 from shard_folders import (
     errors,
@@ -63,11 +60,11 @@ def shards(paths: list[str]) -> list[Shard]:
 
 
 def reading(path: Path, records: int, size: int = 10**6, done: Any = None,
-            number: int = 0) -> BlockReader:
+            number: int = 0) -> ShardReader:
     file = InputFile.at(str(path))
     shard = Shard("out", (file,), SampleReader((file,)))
     unfinished = UnfinishedShard(number, shard, array("q") if done is None else done)
-    return BlockReader(unfinished, records, size)
+    return ShardReader(unfinished, records, size)
 
 
 @pytest.mark.parametrize("args", [
@@ -316,63 +313,6 @@ def test_poison_is_recorded_and_costs_no_other_segment(tmp_path):
     assert len(errors(out)) == 3
 
 
-@dataclass(frozen=True)
-class Losing(Processes):
-    """Does not bring back the third segment, as a cluster on which it kills all workers."""
-
-    passes: int = 2  # in which it is lost
-
-    @contextmanager
-    def start(self, pools):
-        with super().start(pools) as running:
-            yield LosingRunning(running.pools, running, self.passes)
-
-
-@dataclass
-class LosingRunning:
-    pools: Any
-    whole: Any
-    passes: int
-
-    def run(self, readings, stop, wait):
-        self.passes -= 1
-        for piece in self.whole.run(readings, stop, wait):
-            lost = isinstance(piece, Block) and 2 in [item.index for item in piece.items]
-            if not lost or self.passes < 0:
-                yield piece
-
-
-@pytest.mark.parametrize("output", ["out/", "out.jsonl"])
-def test_what_a_runner_loses_is_tried_alone_and_then_recorded(tmp_path, monkeypatch, output):
-    path = write(tmp_path / "in.jsonl", *segments(9))
-    monkeypatch.setattr("minrisk.pipeline.job.Processes", Losing)
-    result = run("decode", path, "-o", f"{tmp_path}/{output}", "--workers", "1")
-    assert result.code == SOME_FAILED
-    assert f"the first failure: {path}:3: every worker that tried it died" in result.err
-    expected = run("decode", path).out.splitlines()
-    made = (tmp_path / output / "in.jsonl" if output == "out/" else tmp_path / output).read_text()
-    found = made.splitlines()
-    assert found[:2] + found[3:] == expected[:2] + expected[3:]
-    assert json.loads(found[2]) == {"id": "0-2", "error":
-                                    f"{path}:3: every worker that tried it died"}
-
-
-@pytest.mark.parametrize(("passes", "code", "message"), [
-    (2, 2, "ZeroDivisionError: a bad word; all 4 segments failed"),
-    (1, SOME_FAILED, "3 of 4 segments failed")])
-def test_only_what_a_runner_loses_is_tried_again_if_all_else_failed(
-        tmp_path, monkeypatch, passes, code, message):
-    bad = {"samples": ["bad"]}
-    path = write(tmp_path / "in.jsonl", bad, bad, {"samples": ["a"]}, bad)
-    monkeypatch.setattr("minrisk.pipeline.job.Processes", partial(Losing, passes))
-    monkeypatch.setenv("MINRISK_TEST_FLAG", str(tmp_path / "calls"))
-    result = run("decode", path, "-o", tmp_path / "out.jsonl", "--workers", "1",
-                 "--batch-size", "1", "--metric", "python:faults:counted")
-    assert result.code == code
-    assert message in result.err
-    assert (tmp_path / "calls").read_text().split().count("bad") == 3
-
-
 def test_an_error_stops_where_that_is_asked_for_and_is_tried_again(tmp_path):
     path, out = poisoned(tmp_path), tmp_path / "out"
     args = ["decode", path, "-o", f"{out}/", "--batch-size", "1", "--workers", "1",
@@ -489,7 +429,7 @@ def test_options_that_contradict_a_folder_are_refused(inputs, tmp_path, args, me
 
 
 def test_ray_where_it_is_missing_says_what_to_install(inputs, tmp_path, monkeypatch):
-    monkeypatch.delitem(sys.modules, "minrisk.pipeline.ray", raising=False)
+    monkeypatch.delitem(sys.modules, "minrisk.run.ray", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     result = run("decode", f"{inputs}/*", "-o", f"{tmp_path}/out/", "--engine", "ray")
     assert result.code == 2

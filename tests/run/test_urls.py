@@ -16,9 +16,9 @@ import pytest
 
 from commands import run, spawn, write
 from minrisk.cli.execute import SOME_FAILED
-from minrisk.cli.run_options import RunOptions
+from minrisk.cli.run_options import CommandRun
 from minrisk.io.inputs import expand
-from minrisk.pipeline.job import RunConfig
+from minrisk.run.options import RunOptions
 from project import SUPPORT
 from shard_folders import (
     errors,
@@ -40,7 +40,7 @@ start = partial(spawn, modules="object_store", cwd=SUPPORT)
 @pytest.fixture(autouse=True)
 def _inline(monkeypatch) -> None:
     """No workers unless a test asks for some, also for folders: URLs are the driver's business."""
-    monkeypatch.setattr(RunOptions, "wants_workers", RunConfig.wants_workers)
+    monkeypatch.setattr(CommandRun, "wants_workers", RunOptions.wants_workers)
 
 
 @pytest.fixture

@@ -22,11 +22,11 @@ from minrisk._core.errors import UnusableError
 from minrisk._core.sampler import PartialError, Sample, Samples, columns, distinct
 from minrisk.io.records import Record, Weighting
 from minrisk.io.writers import count_samples
-from minrisk.pipeline.stages import (
+from minrisk.run.stages import (
     Decode,
     GenerateReferences,
     GenerateSamples,
-    SamplesToSegments,
+    samples_to_segments,
 )
 from tolerance import assert_close
 
@@ -341,7 +341,7 @@ def with_references():
 
 
 def test_counts_of_separate_references_are_their_weights():
-    [record] = SamplesToSegments()(iter([with_references()]))
+    [record] = samples_to_segments()(iter([with_references()]))
     assert record.segment.hypotheses == ("a", "b")
     assert record.segment.counts.tolist() == [3, 1]
     assert record.segment.references == ("c", "a")
@@ -350,7 +350,7 @@ def test_counts_of_separate_references_are_their_weights():
 
 
 def test_separate_references_are_weighted_by_their_own_log_probabilities():
-    [record] = SamplesToSegments(Weighting("logprobs"))(iter([with_references()]))
+    [record] = samples_to_segments(Weighting("logprobs"))(iter([with_references()]))
     assert record.segment.references == ("c", "a")
     assert_close(record.segment.weights, np.exp([-2, -1]) / np.exp([-2, -1]).sum())
 

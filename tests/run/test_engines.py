@@ -106,7 +106,7 @@ def test_a_worker_that_dies_once_loses_nothing(engine, flag, tmp_path):
 
 @pytest.mark.parametrize("engine", OUTLIVING, indirect=True)
 def test_a_segment_that_kills_its_workers_is_recorded(engine, tmp_path, monkeypatch):
-    monkeypatch.setattr("minrisk.pipeline.ray._RETRIES", 1)  # each is another worker to start
+    monkeypatch.setattr("minrisk.run.ray._RETRIES", 1)  # each is another worker to start
     path = write(tmp_path / "in.jsonl", *segments(5), {"id": "k", "samples": ["deadly"]}, GOOD)
     result = engine.one()("decode", path, "-o", f"{tmp_path}/out/", "--metric",
                           "python:faults:equal", "--batch-size", "3")
@@ -129,7 +129,7 @@ def test_a_metric_that_leaves_or_hangs_costs_its_segment(engine, flag, tmp_path,
     if not engine.options and ways != ("quit", "panic"):
         pytest.skip("ends this process")
     if "ray" in engine.options:
-        monkeypatch.setattr("minrisk.pipeline.ray._RETRIES", 0)
+        monkeypatch.setattr("minrisk.run.ray._RETRIES", 0)
     flag.touch()
     path = write(tmp_path / "in.jsonl", *segments(3), *({"samples": [way]} for way in ways),
                  *segments(2))

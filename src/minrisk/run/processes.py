@@ -1,4 +1,4 @@
-"""The runner with worker processes on one machine: each has its own models, one block at a time."""
+"""The engine of worker processes on one machine: each has its own models, one block at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
 from glob import glob
 from itertools import chain, takewhile
 from multiprocessing import get_context, parent_process
@@ -20,14 +19,15 @@ from typing import Any
 
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.process import own_process, progress_listener, report_progress, threads
-from minrisk.pipeline.reading import BlockReader
-from minrisk.pipeline.runner import Condition, RunningWorkers
-from minrisk.pipeline.workers import (
+from minrisk.run.workers import (
     UNSENDABLE,
     Block,
+    Engine,
     Item,
     ProgressUpdate,
+    Work,
     WorkerPool,
+    read_blocks,
     workers_that_fit,
 )
 
@@ -41,36 +41,28 @@ _SECONDS_BETWEEN_REPORTS = 1.0
 _SECONDS_BETWEEN_LOOKS = 1.0  # at workers that have a time limit
 
 
-@dataclass(frozen=True)
-class Processes:
-    """A runner that reads in this process and runs the stages in worker processes."""
+class Processes(Engine):
+    """An engine that reads in this process and runs the stages in worker processes."""
 
     name = "local"
 
     @contextmanager
-    def start(self, pools: Sequence[WorkerPool]) -> Iterator[RunningWorkers]:
+    def start(self, pools: Sequence[WorkerPool]) -> Iterator[Sequence[WorkerPool]]:
         planned = plan_workers(pools)
+        self._workers: list[list[Worker]] = []
         with ExitStack() as stack:
-            workers = []
             for pool in planned:
-                workers.append([Worker(pool, number) for number in range(pool.workers or 1)])
-                for worker in workers[-1]:
+                self._workers.append([Worker(pool, n) for n in range(pool.workers or 1)])
+                for worker in self._workers[-1]:
                     stack.callback(worker.stop)
-            for worker in chain.from_iterable(workers):
+            for worker in chain.from_iterable(self._workers):
                 worker.wait_until_ready()
-            yield _RunningProcesses(planned, workers)
+            yield planned
 
-
-@dataclass(frozen=True)
-class _RunningProcesses:
-    pools: Sequence[WorkerPool]
-    workers: Sequence[Sequence[Worker]]
-
-    def run(self, readers: Sequence[BlockReader], stop: Condition,
-            wait: Condition) -> Iterator[Item]:
-        items: Iterator[Item] = _until(stop, readers)
-        for workers in self.workers:
-            items = _through(workers, items, wait)
+    def results(self, work: Work) -> Iterator[Item]:
+        items: Iterator[Item] = read_blocks(work)
+        for workers in self._workers:
+            items = _through(workers, items, work)
         yield from items
 
 
@@ -81,10 +73,11 @@ def plan_workers(pools: Sequence[WorkerPool]) -> list[WorkerPool]:
     otherwise one with all cores.
     """
     cores = threads()
-    found = [replace(pool, workers=pool.workers or _workers(pool, cores)) for pool in pools]
-    _check_gpus(found)
-    each = max(1, cores // sum(pool.workers or 1 for pool in found))
-    return [replace(pool, threads=pool.threads or each) for pool in found]
+    numbers = [pool.workers or _workers(pool, cores) for pool in pools]
+    _check_gpus(pools, numbers)
+    each = max(1, cores // sum(number or 1 for number in numbers))
+    return [pool.planned(number, pool.threads or each)
+            for pool, number in zip(pools, numbers, strict=True)]
 
 
 def _workers(pool: WorkerPool, cores: int) -> int:
@@ -93,12 +86,12 @@ def _workers(pool: WorkerPool, cores: int) -> int:
     return 1 if pool.loads_model else max(1, cores // (pool.threads or 1))
 
 
-def _check_gpus(pools: Sequence[WorkerPool]) -> None:
+def _check_gpus(pools: Sequence[WorkerPool], numbers: Sequence[int]) -> None:
     """Check that there are enough GPUs: a worker without one would use the CPU."""
-    for pool in pools:
-        if pool.gpus and not 0 < (pool.workers or 0) <= workers_that_fit(_gpus(), pool.gpus):
+    for pool, workers in zip(pools, numbers, strict=True):
+        if pool.gpus and not 0 < workers <= workers_that_fit(_gpus(), pool.gpus):
             raise InputError(f"this machine has {_gpus()} NVIDIA GPUs, too few for "
-                             f"{pool.workers or 1} workers with {pool.gpus:g} each")
+                             f"{workers or 1} workers with {pool.gpus:g} each")
 
 
 def _gpus() -> int:
@@ -109,14 +102,7 @@ def _gpus() -> int:
     return len(list(takewhile(lambda device: device.strip() not in ("", "-1"), given.split(","))))
 
 
-def _until(stop: Condition, readers: Sequence[BlockReader]) -> Iterator[Item]:
-    for item in chain.from_iterable(reader.blocks() for reader in readers):
-        if stop():
-            return
-        yield item
-
-
-def _through(workers: Sequence[Worker], items: Iterator[Item], held: Condition) -> Iterator[Item]:
+def _through(workers: Sequence[Worker], items: Iterator[Item], work: Work) -> Iterator[Item]:
     """The results of blocks as they finish; the next block is read when a worker is free."""
     for item in items:
         if not isinstance(item, Block):
@@ -125,7 +111,7 @@ def _through(workers: Sequence[Worker], items: Iterator[Item], held: Condition) 
         while True:
             busy = [worker for worker in workers if not worker.is_free]
             free = next((worker for worker in workers if worker.is_free), None)
-            if free and not (busy and held()):
+            if free and not (busy and work.is_full()):
                 break
             yield from _finished(busy)
         yield from free.begin(item)

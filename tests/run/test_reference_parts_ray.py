@@ -77,7 +77,7 @@ def test_an_error_on_the_cluster_is_told_as_it_was_raised(connected):
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):
-    monkeypatch.delitem(sys.modules, "minrisk.pipeline.ray", raising=False)
+    monkeypatch.delitem(sys.modules, "minrisk.run.ray", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(minrisk.MissingExtra, match=r"pip install 'minrisk\[ray\]'"):
         minrisk.decode_parts(HYPS, [REFS], engine="ray")

@@ -63,8 +63,8 @@ def test_a_metric_that_leaves_costs_its_segment_and_is_resumed(tmp_path, flag, w
 
 def test_a_worker_that_is_suspended_costs_its_segment(tmp_path, flag, monkeypatch):
     """It gets no alarm, so that the driver has to notice."""
-    monkeypatch.setattr("minrisk.pipeline.processes._SECONDS_BETWEEN_LOOKS", 0.1)
-    monkeypatch.setattr("minrisk.pipeline.processes._EXIT_SECONDS", 0.5)
+    monkeypatch.setattr("minrisk.run.processes._SECONDS_BETWEEN_LOOKS", 0.1)
+    monkeypatch.setattr("minrisk.run.processes._EXIT_SECONDS", 0.5)
     path = write(tmp_path / "in.jsonl", GOOD, {"samples": ["stop", "b"]}, GOOD)
     result = run("decode", path, *LEAVING, "--workers", "1", "--segment-timeout", "1")
     assert result.code == SOME_FAILED
@@ -132,7 +132,7 @@ def test_workers_end_with_their_driver_also_in_a_long_call(tmp_path, flag):
 
 
 def test_a_worker_whose_threads_never_end_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr("minrisk.pipeline.processes._EXIT_SECONDS", 0.1)
+    monkeypatch.setattr("minrisk.run.processes._EXIT_SECONDS", 0.1)
     path = write(tmp_path / "in.jsonl", {"samples": ["a"]})
     assert run("decode", path, "-o", f"{tmp_path}/out/", "--metric", "python:faults:threaded",
                "--workers", "1").code == 0

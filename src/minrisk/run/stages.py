@@ -1,4 +1,4 @@
-"""The stages of the pipeline: parse records, generate samples, decode, and render the output.
+"""The stages of a run: parse records, generate samples, decode, and render the output.
 
 A stage is frozen data that can be sent to a worker, which then loads its models once. It takes an
 iterator of records and yields each of them with its result, in any order; records that failed
@@ -7,15 +7,24 @@ earlier pass through.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from minrisk._core.arrays import Floats
 from minrisk._core.batch import Batch
-from minrisk._core.errors import InputError, MinriskError, Wording, warn
+from minrisk._core.errors import (
+    InputError,
+    MinriskError,
+    MissingExtra,
+    UnusableError,
+    Wording,
+    warn,
+)
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric, concurrent_batches_of
 from minrisk._core.pool import Pool
@@ -26,7 +35,7 @@ from minrisk._core.sampler import (
     finished_samples,
     number_drawn,
 )
-from minrisk._core.segment import Ranking, Segment
+from minrisk._core.segment import Ranking
 from minrisk._core.signature import signature
 from minrisk._core.strategy import (
     Strategy,
@@ -52,13 +61,18 @@ from minrisk.io.records import (
 )
 from minrisk.io.segments import source_of
 from minrisk.io.writers import Writer
-from minrisk.pipeline.batches import OnError, in_batches, in_threads, is_finished
 
+BATCH = 16  # segments, unless the metric or the sampler prefers another number
+# segments that take milliseconds each: sending a block costs more than decoding a segment
+LIGHT_BLOCK = 64
+OnError = Literal["stop", "skip"]
+BatchWork = Callable[[Sequence[Record]], Sequence[Record]]
+T = TypeVar("T")
 _PROMPTS_WITH_EQUAL_SAMPLES = 3  # that make a warning
 
 
 class Stage(Protocol):
-    """A step of the pipeline, from records to records."""
+    """A step of a run, from records to records."""
 
     @property
     def name(self) -> str: ...
@@ -74,26 +88,31 @@ class Stage(Protocol):
 
 
 @dataclass(frozen=True)
-class Parse:
-    """The stage from raw records to records."""
+class Map:
+    """A stage that makes something of each record by itself, and has nothing to load."""
 
-    name: ClassVar[str] = "parse"
     loads_model: ClassVar[bool] = False
 
-    reader: Reader  # the reader of any shard; parsing does not depend on its files
+    name: str
+    function: Callable[[Any], Any]
 
     def prepare(self) -> None:
         pass
 
-    def __call__(self, items: Iterator[RawRecord | Record]) -> Iterator[Record]:
-        for item in items:
-            yield item if isinstance(item, Record) else self.record(item)
+    def __call__(self, items: Iterator[Any]) -> Iterator[Any]:
+        return map(self.function, items)
 
-    def record(self, raw: RawRecord) -> Record:
-        try:
-            return self.reader.parse(raw)
-        except Exception as error:  # an unforeseen record must not end a long run
-            return Record.of(raw).failed(error)
+
+def parse(reader: Reader) -> Map:
+    """The stage from raw records to records; any reader, for parsing depends on no files."""
+    return Map("parse", partial(_parsed, reader))
+
+
+def _parsed(reader: Reader, raw: RawRecord) -> Record:
+    try:
+        return reader.parse(raw)
+    except Exception as error:  # an unforeseen record must not end a long run
+        return Record.of(raw).failed(error)
 
 
 @dataclass(frozen=True)
@@ -155,12 +174,14 @@ class GenerateSamples:
     def _streamed(self, records: Iterator[Record]) -> Iterator[Record]:
         """Samples as they finish; no record waits for another."""
         passing: list[Record] = []
+        unanswered: dict[tuple[int, int], Record] = {}  # by shard and index
 
         def requests() -> Iterator[Any]:  # records with a prompt
             for record in records:
                 if is_finished(record):
                     passing.append(record)
                 else:
+                    unanswered[record.shard, record.index] = record
                     yield record
 
         # closing the generator cancels pending requests
@@ -168,8 +189,12 @@ class GenerateSamples:
             for record, found in results:
                 yield from passing
                 passing.clear()
+                unanswered.pop((record.shard, record.index), None)
                 yield self._with_samples(record, found)
         yield from passing
+        for record in unanswered.values():
+            yield record.failed(InputError(f"sampler {self.sampler.name!r} gave neither samples "
+                                           "nor an error for it"))
 
     def _with_samples(self, record: Record, found: Sequence[Sample] | MinriskError) -> Record:
         if isinstance(found, MinriskError):
@@ -229,42 +254,50 @@ def _swapped(record: Record) -> Record:
     return record.replace(samples=record.reference_samples, reference_samples=record.samples)
 
 
-@dataclass(frozen=True)
-class SamplesToSegments:
-    """The stage from samples to segments."""
+def samples_to_segments(weighting: Weighting = AUTO, prefer_finished: bool = False,
+                        is_vote: bool = False) -> Map:
+    """The stage from samples to segments.
 
-    name: ClassVar[str] = "segment"
-    loads_model: ClassVar[bool] = False
+    Args:
+        weighting: how the references count.
+        prefer_finished: truncated samples are candidates only if all are truncated.
+        is_vote: samples that are no candidates vote for no answer.
+    """
+    return Map("segment", partial(_unless_failed, partial(
+        _with_segment, weighting, prefer_finished, is_vote)))
 
-    weighting: Weighting = AUTO
-    prefer_finished: bool = False  # truncated samples are candidates only if all are truncated
-    is_vote: bool = False  # so that those that are no candidates vote for no answer
 
-    def prepare(self) -> None:
-        pass
+def _with_segment(weighting: Weighting, prefer_finished: bool, is_vote: bool,
+                  record: Record) -> Record:
+    samples, source = record.samples or (), source_of(dict(record.fields))
+    found = finished_samples(samples) if prefer_finished else samples
+    if not is_vote or record.reference_samples is not None:
+        return record.replace(segment=segment_of(found, source, weighting, record.index,
+                                                 record.reference_samples))
+    others = [sample for sample in samples if sample not in found]
+    without_text = number_drawn(samples) - sum(sample.count for sample in samples)
+    if without_text and not weighting.by_logprobs:
+        others.append(Sample("", count=without_text))
+    return record.replace(segment=segment_among(found, others, source, weighting, record.index))
 
-    def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
-        return map(self._record, items)
 
-    def _record(self, record: Record) -> Record:
-        if record.error is not None:
-            return record
-        try:
-            return record.replace(segment=self._segment(record))
-        except InputError as error:
-            return record.failed(error)
+def check_records(check: Callable[[Record], None]) -> Map:
+    """The stage that fails the records that an output cannot use."""
+    return Map("check", partial(_unless_failed, partial(_checked, check)))
 
-    def _segment(self, record: Record) -> Segment:
-        samples, source = record.samples or (), source_of(dict(record.fields))
-        found = finished_samples(samples) if self.prefer_finished else samples
-        if not self.is_vote or record.reference_samples is not None:
-            return segment_of(found, source, self.weighting, record.index,
-                              record.reference_samples)
-        others = [sample for sample in samples if sample not in found]
-        without_text = number_drawn(samples) - sum(sample.count for sample in samples)
-        if without_text and not self.weighting.by_logprobs:
-            others.append(Sample("", count=without_text))
-        return segment_among(found, others, source, self.weighting, record.index)
+
+def _checked(check: Callable[[Record], None], record: Record) -> Record:
+    check(record)
+    return record
+
+
+def _unless_failed(function: Callable[[Record], Record], record: Record) -> Record:
+    if record.error is not None:
+        return record
+    try:
+        return function(record)
+    except InputError as error:
+        return record.failed(error)
 
 
 @dataclass(frozen=True)
@@ -334,73 +367,161 @@ def warn_of_other_choice(recorded: object, ours: str) -> None:
              "same strategy and metric for the same choices")
 
 
-@dataclass(frozen=True)
-class CheckRecords:
-    """The stage that fails the records that an output cannot use."""
+def write(writer: Writer, rephrase: Callable[[object], str] = str) -> Map:
+    """The stage from records to their lines of the output.
 
-    name: ClassVar[str] = "check"
-    loads_model: ClassVar[bool] = False
-
-    check: Callable[[Record], None]
-
-    def prepare(self) -> None:
-        pass
-
-    def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
-        for record in items:
-            try:
-                if record.error is None:
-                    self.check(record)
-            except InputError as error:
-                yield record.failed(error)
-            else:
-                yield record
+    `rephrase` is for errors, for a command that names options by flags.
+    """
+    return Map("render", partial(_written, writer, rephrase))
 
 
-@dataclass(frozen=True)
-class Write:
-    """The stage from records to their lines of the output."""
-
-    name: ClassVar[str] = "render"
-    loads_model: ClassVar[bool] = False
-
-    writer: Writer
-    rephrase: Callable[[object], str] = str  # of errors, for a command that names options by flags
-
-    def prepare(self) -> None:
-        pass
-
-    def __call__(self, items: Iterator[Record]) -> Iterator[Result]:
-        return map(self._result, items)
-
-    def _result(self, record: Record) -> Result:
-        if record.error is None:
-            try:
-                return self._made(record, self.writer(record), record.scores)
-            except (ValueError, RecursionError, MinriskError) as error:  # nested too deeply
-                record = record.failed(error).replace(fields={})
-        record = record.replace(error=InputError(self.rephrase(record.error)))
-        return self._made(record, self.writer.failed(record), None)
-
-    def _made(self, record: Record, text: str, scores: Any) -> Result:
-        counts = {} if record.error is not None else self.writer.counts(record)
-        return Result(record.shard, record.index, record.checksum, text, counts, record.failure,
-                      scores, record.value)
+def _written(writer: Writer, rephrase: Callable[[object], str], record: Record) -> Result:
+    if record.error is None:
+        try:
+            return _result(record, writer(record), writer.counts(record), record.scores)
+        except (ValueError, RecursionError, MinriskError) as error:  # nested too deeply
+            record = record.failed(error).replace(fields={})
+    record = record.replace(error=InputError(rephrase(record.error)))
+    return _result(record, writer.failed(record))
 
 
-@dataclass(frozen=True)
-class Collect:
+def collect(make: Callable[[Record], Any]) -> Map:
     """The last stage if nothing is written: turns each record into an object for the caller."""
+    return Map("render", partial(_collected, make))
 
-    name: ClassVar[str] = "render"
-    loads_model: ClassVar[bool] = False
 
-    make: Callable[[Record], Any]
+def _collected(make: Callable[[Record], Any], record: Record) -> Result:
+    return _result(record.replace(value=make(record)))
 
-    def prepare(self) -> None:
-        pass
 
-    def __call__(self, items: Iterator[Record]) -> Iterator[Result]:
-        for record in items:
-            yield Result(record.shard, record.index, record.checksum, "", {}, record.failure,
-                         value=self.make(record))
+def _result(record: Record, text: str = "", counts: Mapping[str, int] | None = None,
+            scores: Floats | None = None) -> Result:
+    return Result(record.shard, record.index, record.checksum, text, counts or {}, record.failure,
+                  scores, record.value)
+
+
+# batches
+
+
+def batched(records: Iterable[Record], size: int) -> Iterator[Record | list[Record]]:
+    """Records in lists of this size; records that are finished are not put into a list.
+
+    If the input ends with an error, the records before it are a batch, and then it is raised.
+    """
+    batch: list[Record] = []
+    broken: MinriskError | None = None
+    try:
+        for record in records:
+            if is_finished(record):
+                yield record
+                continue
+            batch.append(record)
+            if len(batch) == size:
+                yield batch
+                batch = []
+    except MinriskError as error:
+        broken = error
+    if batch:
+        yield batch
+    if broken:
+        raise broken
+
+
+def is_finished(record: Record) -> bool:
+    """Whether there is nothing to do: it failed, or has the samples of a blank source."""
+    return record.error is not None or (record.samples is not None and record.segment is None)
+
+
+def in_batches(records: Iterable[Record], size: int, work: BatchWork,
+               on_error: OnError) -> Iterator[Record]:
+    """Each record with the result of the work, or with its error."""
+    for batch in batched(records, size):
+        if isinstance(batch, Record):
+            yield batch
+        else:
+            yield from _attempt(work, batch, on_error)
+
+
+def in_threads(records: Iterable[Record], size: int, work: BatchWork, on_error: OnError,
+               threads: int, prepare_thread: Callable[[], None]) -> Iterator[Record]:
+    """The same with several batches in work at once, in threads; one more is read ahead."""
+    with ThreadPoolExecutor(threads, "minrisk-batch", prepare_thread) as pool:
+        def submit(batch: list[Record]) -> Future[list[Record]]:
+            return pool.submit(lambda: list(_attempt(work, batch, on_error)))
+
+        for result in _ahead(_results(records, size, submit), threads + 1):
+            yield from result.result()
+
+
+def _results(records: Iterable[Record], size: int,
+             submit: Callable[[list[Record]], Future[list[Record]]]) -> Iterator[Future[Any]]:
+    """The results of all batches; an error of the input comes after those before it."""
+    try:
+        for batch in batched(records, size):
+            if isinstance(batch, Record):
+                yield _finished_future([batch], None)
+            else:
+                yield submit(batch)
+    except MinriskError as error:
+        yield _finished_future([], error)
+
+
+def _finished_future(records: list[Record], error: MinriskError | None) -> Future[list[Record]]:
+    future: Future[list[Record]] = Future()
+    if error is None:
+        future.set_result(records)
+    else:
+        future.set_exception(error)
+    return future
+
+
+def _ahead(items: Iterator[T], count: int) -> Iterator[T]:
+    """The items, of which `count` are begun before the first of them is yielded."""
+    waiting: deque[T] = deque()
+    for item in items:
+        waiting.append(item)
+        if len(waiting) == count:
+            yield waiting.popleft()
+    yield from waiting
+
+
+def _attempt(work: BatchWork, batch: Sequence[Record], on_error: OnError) -> Iterator[Record]:
+    """Do the work on a batch; if it fails, on its halves, down to single records.
+
+    So a bad record does not fail the others, and a batch that is too large for memory succeeds in
+    smaller ones. If the first failure ends the run (`on_error="stop"`), records are tried one by
+    one instead.
+    """
+    made: Sequence[Record] = ()
+    parts: Sequence[Sequence[Record]] = ()
+    try:  # no yield inside: an exception of the consumer is no failure of the work
+        made = work(batch)
+    except BaseException as error:
+        if is_fatal(error):
+            raise
+        if len(batch) == 1:
+            made = [batch[0].failed(error)]
+        else:
+            half = len(batch) // 2
+            parts = ([batch[:half], batch[half:]] if on_error == "skip" or is_out_of_memory(error)
+                     else [[record] for record in batch])
+    yield from made
+    for part in parts:
+        for record in _attempt(work, part, on_error):
+            yield record
+            if on_error == "stop" and record.error is not None:
+                return
+
+
+def is_fatal(error: BaseException) -> bool:
+    """Whether every other record would fail too, so that the run ends.
+
+    Any other exception of a model, metric or program, `SystemExit` and a panic of a native library
+    included, is a failure of its record.
+    """
+    return isinstance(error, UnusableError | MissingExtra | KeyboardInterrupt)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out; by the name of the class, because torch must not be imported."""
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"

@@ -1,0 +1,345 @@
+"""The driver of a run: from a job to shards, a sink and workers, and from results to the output.
+
+The sink knows which shards, and which records of them, are not finished yet. An engine gives the
+results of these.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from time import perf_counter
+from typing import Any
+
+from minrisk._core.errors import InputError, MinriskError, Wording, warn
+from minrisk.io import remote
+from minrisk.io.files import Output, as_input_error, file_key
+from minrisk.io.formats import JSON_LINES, OutputFormat
+from minrisk.io.inputs import ERRORS, MANIFEST, InputFile
+from minrisk.io.outputs import (
+    MISSING,
+    MatrixWriter,
+    QueueSink,
+    Shard,
+    Sink,
+    StreamSink,
+    UnfinishedShard,
+    Writable,
+    count_records,
+    folder_shards,
+)
+from minrisk.io.records import Reader, Result, ShardedReader
+from minrisk.io.run_store import RunStore, manifest_name
+from minrisk.run.options import RunOptions, names_folder
+from minrisk.run.stages import BATCH, parse
+from minrisk.run.workers import (
+    Block,
+    End,
+    Engine,
+    FatalItem,
+    Item,
+    Seconds,
+    ShardReader,
+    WorkerPool,
+)
+from minrisk.version import __version__
+
+MAX_FAILURES_BEFORE_SUCCESS = 16  # then the reason is taken to concern every segment
+
+
+@dataclass(frozen=True)
+class Job:
+    """The inputs and the stages of a run, for any output."""
+
+    files: Sequence[InputFile]
+    reader: ShardedReader
+    pools: Sequence[WorkerPool]  # the first parses records, too
+    settings: Mapping[str, Any]  # only those that can change a result
+    signatures: Sequence[str]
+    format: OutputFormat = JSON_LINES
+    columns: Sequence[str] = ()  # of a format that has them
+    block: int = BATCH  # maximum number of records that a worker gets together
+    matrix: str | None = None
+    parser: Reader | None = None  # sent to workers to parse records; the reader unless given
+    also_read: Sequence[InputFile] = ()  # further files whose content can change a result
+    stream: Writable | None = None  # replaces standard output
+    is_streaming: bool = False  # a server does the work, and no request waits for another
+
+
+@contextmanager
+def open_run(options: RunOptions, job: Job, read: Sequence[str] = (),
+             written: Sequence[str] = ()) -> Iterator[Run]:
+    """Open the output of a run; it is complete afterwards, or can be resumed.
+
+    Args:
+        options: the output, and how the run works.
+        job: the inputs and the stages.
+        read, written: further files of the caller, which must not be files of the run.
+    """
+    shards = _shards(options, job)
+    _check_files(options, job, shards, read, written)
+    _check_formats(job, shards if options.is_folder else [], options.output)
+    with ExitStack() as stack:
+        sink: Sink = stack.enter_context(_sink(options, job, shards, stack))
+        yield Run(sink, _with_parser(job.pools, job.parser or shards[0].reader),
+                  options.make_engine(options.wants_workers(job.is_streaming)), options,
+                  options.batch_size or job.block)
+
+
+def _with_parser(pools: Sequence[WorkerPool], reader: Reader) -> list[WorkerPool]:
+    first, *others = pools
+    return [replace(first, stages=(parse(reader), *first.stages)), *others]
+
+
+def _shards(options: RunOptions, job: Job) -> list[Shard]:
+    if options.is_folder:
+        return folder_shards(job.files, job.reader.shards(), job.format)
+    return [Shard("", tuple(job.files), job.reader)]
+
+
+def _check_files(options: RunOptions, job: Job, shards: Sequence[Shard], read: Sequence[str],
+                 written: Sequence[str]) -> None:
+    """Check before the run that no output is an input, and that all outputs are different."""
+    if job.matrix == "-":
+        raise InputError(Wording("matrix= needs a file; standard output takes no .npz"))
+    outputs = list(_outputs(options, shards))
+    others = [path for path in (job.matrix, *written) if path]
+    for path in others:
+        if path != "-" and os.path.realpath(path) in [os.path.realpath(output)
+                                                      for output in outputs if output != "-"]:
+            raise InputError(f"{path} is part of the output; name two files")
+    check_files([*(file.location for file in (*job.files, *job.also_read)), *read],
+                [*outputs, *others])
+
+
+def _check_formats(job: Job, shards: Sequence[Shard], output: str | None) -> None:
+    """Check that the outputs can have their names, and that their formats can be written."""
+    for name in [*(shard.name for shard in shards), *([output] if output and not shards else [])]:
+        job.format.named(name).check_installed()
+
+
+def check_files(read: Sequence[str], written: Sequence[str]) -> None:
+    """Check that nothing is read twice, or destroyed before it is read."""
+    if list(read).count("-") > 1:
+        raise InputError("standard input was given more than once; it can be read only once")
+    keys = {file_key(path, "stdin"): path for path in read}
+    for output in written:
+        key = file_key(output, "stdout")
+        if key is not None and key in keys:
+            raise InputError(f"the output is the input {remote.redact_url(keys[key])}; "
+                             "write to another file")
+
+
+def _outputs(options: RunOptions, shards: Sequence[Shard]) -> Iterable[str]:
+    """All files of the output, with its manifest and list of errors."""
+    if options.output is None:
+        return []
+    if options.is_folder:
+        names = [*(shard.name for shard in shards), MANIFEST, ERRORS]
+        return [os.path.join(options.output, name) for name in names]
+    return [options.output, *([] if options.is_stream else [manifest_name(options.output)])]
+
+
+def _sink(options: RunOptions, job: Job, shards: list[Shard], stack: ExitStack) -> Any:
+    matrix, header = job.matrix, job.format.header(job.columns)
+    if options.output is None:
+        return QueueSink(shards[0])
+    if options.is_stream:
+        output = job.stream or stack.enter_context(Output(options.output))
+        return StreamSink(output, shards[0], MatrixWriter(matrix) if matrix else None, header)
+    if matrix and options.is_folder != names_folder(matrix):
+        raise InputError(Wording("matrix= must be a folder if output= is a folder, and a file "
+                                 "otherwise"))
+    identities = {f"input {file.name}": file.identity()
+                  for file in (*job.files, *job.also_read)}
+    settings = {**job.settings, "matrix": matrix, **identities, "version": __version__}
+    common: dict[str, Any] = {"resume": options.resume, "overwrite": options.overwrite,
+                              "format": job.format, "header": header,
+                              "matrix_of": partial(_matrix, matrix) if matrix else None}
+    if options.is_folder:
+        return RunStore.folder(options.output, options.work, shards, settings, **common)
+    return RunStore.file(options.output, options.work, shards[0], settings, **common)
+
+
+def _matrix(path: str, shard: Shard) -> MatrixWriter:
+    if not names_folder(path):
+        return MatrixWriter(path)
+    file = os.path.join(path, f"{shard.name}.npz")
+    with as_input_error("write", file):
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+    return MatrixWriter(file)
+
+
+@dataclass
+class Run:
+    """One run, with its times, warnings and broken shards."""
+
+    sink: Sink
+    pools: Sequence[WorkerPool]  # with their actual numbers of workers once these have started
+    engine: Engine
+    options: RunOptions
+    block: int  # maximum number of records that a worker gets together
+    broken: dict[int, str] = field(default_factory=dict)  # shards that cannot be read to their end
+    seconds: Seconds = field(default_factory=dict)  # by stage, of all workers together
+    read: dict[int, int] = field(default_factory=dict)  # bytes, by shard
+    _error: InputError | None = None  # ends the run once the results in flight are written
+    _has_success: bool = False
+    # failures before the first success, by shard and index
+    _held: dict[tuple[int, int], Result] = field(default_factory=dict)
+    _totals: dict[int, int] = field(default_factory=dict)  # records, of shards that were read
+    _warnings: set[str] = field(default_factory=set)  # of workers, shown already
+
+    def expected(self) -> int | None:
+        """The number of results of this run, where its inputs can be counted quickly."""
+        remaining = list(self.sink.remaining())
+        counts = count_records([unfinished.shard for unfinished in remaining])
+        if counts is None:
+            return None
+        return sum(counts) - sum(len(found.done) - found.done.count(MISSING)
+                                 for found in remaining)
+
+    def results(self) -> Generator[Result]:
+        """Every result as it is written. The sink must be open."""
+        remaining = len(list(self.sink.remaining()))
+        if not remaining:
+            return
+        self._has_success = bool(self.sink.counts["segments"])
+        with self.engine.start(self.pools) as self.pools:
+            self.sink.begin()
+            with closing(self.engine.results(self)) as items:  # type: ignore[type-var]
+                yield from self._take(items)
+        if self._error:
+            raise self._error
+        if self.unfinished():
+            raise MinriskError(Wording("engine={name!r} gave no result of some segments; resume "
+                                       "the run", name=self.engine.name))
+        if self._held:
+            raise InputError(self._held_reason("all {} segments failed"))
+        if len(self.broken) == remaining and not self._has_success:
+            raise InputError(next(iter(self.broken.values())))
+
+    # what engines ask (`Work`)
+
+    def unfinished(self, block: int | None = None) -> list[ShardReader]:
+        # a worker has one block in work and one waiting
+        size = self.options.memory // (2 * sum(pool.workers or 1 for pool in self.pools) + 2)
+        shards = map(self._with_held, self.sink.remaining())
+        return [ShardReader(shard, block or self.block, size) for shard in shards
+                if shard.number not in self.broken and not self._is_done(shard)]
+
+    def is_over(self) -> bool:
+        return self._error is not None
+
+    def is_full(self) -> bool:
+        return self.sink.is_full(self.options.memory)
+
+    # results
+
+    def _with_held(self, shard: UnfinishedShard) -> UnfinishedShard:
+        """The shard with failures that are held back among the records that are done."""
+        held = [failure for failure in self._held.values() if failure.shard == shard.number]
+        if not held:
+            return shard
+        done = array("q", shard.done)
+        for failure in held:
+            done.extend([MISSING] * (failure.index + 1 - len(done)))
+            done[failure.index] = failure.checksum
+        return shard._replace(done=done)
+
+    def _is_done(self, shard: UnfinishedShard) -> bool:
+        """Whether each record of a shard has a result; a pipe cannot be read again to find out."""
+        return len(shard.done) == self._totals.get(shard.number) and MISSING not in shard.done
+
+    def _take(self, items: Iterator[Item]) -> Iterator[Result]:
+        for item in items:
+            if isinstance(item, FatalItem):
+                raise item.error
+            if isinstance(item, End):
+                self._end(item)
+            else:
+                yield from self._write_block(item)
+
+    def _write_block(self, block: Block) -> Iterator[Result]:
+        for name, spent in block.seconds.items():
+            self._spend(name, spent)
+        fresh: list[Result] = []
+        if results := self._accepted(block.items):
+            start = perf_counter()
+            for shard, of_shard in groupby(results, attrgetter("shard")):
+                fresh += self.sink.add(shard, list(of_shard))
+            self._spend("write", perf_counter() - start)
+            self.read[block.shard] = max(block.read, self.read.get(block.shard, 0))
+        self._warn(block.warnings)
+        yield from fresh
+
+    def _warn(self, messages: Sequence[str]) -> None:
+        """Show warnings of workers, each once whichever worker it came from."""
+        for message in messages:
+            if message not in self._warnings:
+                self._warnings.add(message)
+                warn(message)
+
+    def _accepted(self, results: Sequence[Result]) -> list[Result]:
+        """The results to write; other failures are tried again when the run is resumed."""
+        accepted = []
+        for result in results:
+            if result.failure is None:
+                self._has_success = True
+            elif self.options.on_error == "stop":
+                self._stop(result.message)
+                continue
+            accepted.append(result)
+        if not self._has_success:
+            self._hold(accepted)
+            return []
+        accepted, self._held = [*self._held.values(), *accepted], {}
+        return self._within_limit(accepted)
+
+    def _hold(self, failures: list[Result]) -> None:
+        """Hold back failures before the first success: their reason may concern all segments."""
+        self._held |= {(failure.shard, failure.index): failure for failure in failures}
+        if len(self._held) >= MAX_FAILURES_BEFORE_SUCCESS:
+            self._stop(self._held_reason("the first {} segments all failed"))
+
+    def _held_reason(self, extent: str) -> str:
+        """The first reason, and how many segments failed if there are several."""
+        first, *others = self._held.values()
+        return f"{first.message}; {extent.format(len(self._held))}" if others else first.message
+
+    def _within_limit(self, results: list[Result]) -> list[Result]:
+        limit = self.options.max_errors
+        if limit is None:
+            return results
+        failures = [r for r in results if r.failure is not None]
+        if not failures:
+            return results
+        failed = self.sink.counts["failed"] + len(failures)
+        if failed > limit:
+            self._stop(Wording("{failed} segments failed, more than max_errors={limit}; the last: "
+                               "{last}", failed=failed, limit=limit, last=failures[-1].message))
+            return [r for r in results if r.failure is None]
+        return results
+
+    def _stop(self, reason: str) -> None:
+        self._error = self._error or InputError(reason)
+
+    def _spend(self, stage: str, seconds: float) -> None:
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
+    def _end(self, end: End) -> None:
+        if end.error is None:
+            self._totals[end.shard] = end.records
+            start = perf_counter()
+            self.sink.end(end.shard, end.records)
+            self._spend("write", perf_counter() - start)
+        elif self.options.on_error == "stop" or end.is_fatal or not self.sink.records_broken_shards:
+            self._stop(end.error)
+        else:
+            self.broken[end.shard] = end.error
+            self.sink.fail(end.shard, end.error)

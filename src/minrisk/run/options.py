@@ -1,0 +1,149 @@
+"""The options of a run, its engines, and what they make of stages: pools of workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Literal
+
+from minrisk._core.errors import InputError, Wording
+from minrisk._core.options import Options, flag
+from minrisk._core.process import MAX_THREADS
+from minrisk.io import remote
+from minrisk.io.writers import Writer
+from minrisk.run.stages import Map, OnError, Stage, write
+from minrisk.run.workers import Engine, Inline, WorkerPool
+
+# an engine is named in these two lines; its file is imported when it is wanted
+EngineName = Literal["local", "ray"]
+ENGINES: Mapping[str, str] = {
+    "local": "minrisk.run.processes:Processes", "ray": "minrisk.run.ray:Ray"}
+THREADS_HELP = "Number of threads of each process; one per core unless given."
+
+
+@dataclass(frozen=True)
+class WorkerOptions(Options):
+    """The workers of a run."""
+
+    workers: int | None = flag(
+        None, metavar="W", ge=1,
+        help="Number of worker processes; unless given, none for a file, and for a folder one per "
+        "core, GPU or model.")
+    engine: EngineName | None = flag(
+        None, help="Engine: processes of this machine, or a Ray cluster (minrisk[ray]).")
+    address: str | None = flag(
+        None, metavar="HOST:PORT", advanced=True,
+        help="Address of a Ray cluster, or `auto` for the one that this machine is part of; unless "
+        "given, Ray runs here for this run only.")
+    gpus_per_worker: float | None = flag(None, metavar="G", ge=0, advanced=True,
+                                         help="Number of GPUs of each worker; may be a fraction.")
+    threads: int | None = flag(None, metavar="T", ge=1, le=MAX_THREADS, advanced=True,
+                               help=THREADS_HELP)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.address and not (self.engine and engine_class(self.engine).takes_address):
+            raise InputError(Wording("address= is of a Ray cluster; give engine='ray'"))
+
+
+@dataclass(frozen=True)
+class RunOptions(WorkerOptions):
+    """The options of a run: its output, its workers, and the treatment of failures."""
+
+    output: str | None = None  # a file, a folder, or "-"; None for a queue
+    resume: bool = flag(False, help="Resume an interrupted run; failed segments are tried again.")
+    overwrite: bool = flag(False, help="Replace an output that exists.")
+    on_error: OnError = flag(
+        "skip", help="Action after a failed segment: stop, or write its error in its place.")
+    max_errors: int | None = flag(None, metavar="N", ge=0, advanced=True,
+                                  help="Number of failed segments after which a run stops.")
+    batch_size: int | None = flag(
+        None, metavar="B", ge=1, advanced=True,
+        help="Number of segments per batch; chosen by the metric or the sampler unless given.")
+    segment_timeout: float | None = flag(
+        None, metavar="S", gt=0, advanced=True,
+        help="Seconds after which a segment fails; it then runs in a worker process.")
+    buffer: float = flag(1.0, metavar="GB", gt=0, advanced=True,
+                         help="Gigabytes of segments that may be in memory at a time.")
+    work: str | None = flag(
+        None, metavar="FOLDER", advanced=True,
+        help="Local scratch folder for unfinished results when the output is a URL; in the user's "
+        "cache unless given.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.segment_timeout is not None and not hasattr(signal, "setitimer"):
+            raise InputError(Wording("segment_timeout= needs a system with interval timers, which "
+                                     "Windows lacks; run without it"))
+        if self.resume and self.overwrite:
+            raise InputError(Wording("resume= and overwrite= exclude each other; give one"))
+        if self.is_stream and (self.resume or self.overwrite):
+            name = "resume" if self.resume else "overwrite"
+            raise InputError(Wording(f"{name}= needs output= to be a file or folder"))
+
+    @property
+    def is_folder(self) -> bool:
+        return self.output is not None and names_folder(self.output)
+
+    @property
+    def is_stream(self) -> bool:
+        """A queue, standard output, a pipe or a device, which cannot be read again."""
+        return self.output is None or is_stream(self.output)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of segments that may be in memory."""
+        return int(self.buffer * (1 << 30))
+
+    @property
+    def shows_warnings(self) -> bool:
+        """Whether warnings of workers are shown."""
+        return True
+
+    def make_engine(self, wants_workers: bool = False) -> Engine:
+        """The engine: this process, unless workers are wanted."""
+        wants_workers = bool(wants_workers or self.workers or self.gpus_per_worker
+                             or self.segment_timeout)
+        name = self.engine or ("local" if wants_workers else None)
+        made: type[Engine] = Inline if name is None else engine_class(name)
+        return made(self.address, self.memory)
+
+    def pool(self, *stages: Stage) -> WorkerPool:
+        return WorkerPool(stages, self.workers, self.threads, self.gpus_per_worker or 0.0,
+                          not self.shows_warnings, self.segment_timeout)
+
+    def wants_workers(self, is_streaming: bool) -> bool:
+        """Whether to start workers where nothing asks for them; a server streams results."""
+        return False
+
+    def write(self, writer: Writer) -> Map:
+        """The stage that writes the output."""
+        return write(writer)
+
+
+def engine_class(name: str) -> type[Engine]:
+    """The engine of this name; raises MissingExtra if a package is missing."""
+    module, _, attribute = ENGINES[name].partition(":")
+    found: type[Engine] = getattr(import_module(module), attribute)
+    return found
+
+
+def reads_remotely(engine: str | None) -> bool:
+    """Whether workers read the input, wherever they are, which an iterator cannot follow."""
+    return engine is not None and engine in ENGINES and engine_class(engine).reads_remotely
+
+
+def is_stream(path: str) -> bool:
+    """Whether a path is standard output, a pipe or a device."""
+    return path == "-" or (not remote.is_url(path) and os.path.exists(path)
+                           and not names_folder(path)
+                           and not stat.S_ISREG(os.stat(path).st_mode))
+
+
+def names_folder(path: str) -> bool:
+    """Whether a path is a folder; a URL is one if it ends in a slash."""
+    return path.endswith("/") or os.path.isdir(path)
