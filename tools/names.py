@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from textwrap import fill
@@ -22,9 +22,16 @@ from minrisk._core.metric import Metric
 from minrisk._core.registry import REGISTRIES, SAMPLERS, STRATEGIES
 from minrisk._core.strategy import Strategy
 from minrisk.run.options import RunOptions
+from minrisk.tasks.decode import DecodeOutput, SegmentOptions, WeightOptions
+from minrisk.tasks.export import TrainingOutput
+from minrisk.tasks.inspect import PageOptions
+from minrisk.tasks.sample import PromptOptions, SampleOutput
+from minrisk.tasks.translate import TranslationOutput
+from minrisk.tasks.validate import StudyScope
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "minrisk"
 WRITTEN = "Written by `make names`."
+_OF_OUTPUT = {"format", "nbest", "utilities", "matrix"}  # options that need `output`
 
 
 def main() -> None:
@@ -34,7 +41,7 @@ def main() -> None:
 
 def files() -> dict[str, str]:
     """The text of each file, by its path in the package."""
-    return {"__init__.pyi": stub(), "_core/names.py": names(), "_api/option_types.py": options()}
+    return {"__init__.pyi": stub(), "_core/names.py": names(), "tasks/keywords.py": keywords()}
 
 
 def stub() -> str:
@@ -51,18 +58,43 @@ def names() -> str:
                       "from typing import Literal", "", *literals, ""])
 
 
-def options() -> str:
-    classes = {
-        "JobKeywords": ("a run", [RunOptions], {"output"}),
-        "StrategyKeywords": ("the strategies of minrisk, but for the metric and the seed",
-                             map(STRATEGIES.get, STRATEGIES.builtin), {"metric", "seed"}),
-        "SamplerKeywords": ("the samplers of minrisk", map(SAMPLERS.get, SAMPLERS.builtin), set()),
-    }
+def keywords() -> str:
+    run, strategies = _fields(RunOptions), map(STRATEGIES.get, STRATEGIES.builtin)
+    seed = {"seed": "int"}
+    ranked = "RunKeywords, StrategyKeywords"
+    decode, export = _fields(SegmentOptions, DecodeOutput), _fields(SegmentOptions, TrainingOutput)
+    sample = _without(_fields(PromptOptions), {"num_samples", "seed"})
+    classes = [  # name, bases, what it has the options of, options
+        ("RunKeywords", "TypedDict", "a run",
+         _without(run, {"output"}) | {"progress": "ShowProgress"}),
+        ("StrategyKeywords", "TypedDict",
+         "the strategies of minrisk, but for the metric and the seed",
+         _without(_fields(*strategies), {"metric", "seed"})),
+        ("SamplerKeywords", "TypedDict", "the samplers of minrisk",
+         _fields(*map(SAMPLERS.get, SAMPLERS.builtin))),
+        ("DecodeKeywords", ranked, "`decode_corpus`", _without(decode, _OF_OUTPUT) | seed),
+        ("DecodeOutputKeywords", "DecodeKeywords", "`decode_corpus` with an output",
+         _only(decode, _OF_OUTPUT)),
+        ("ExportKeywords", ranked, "`export`", _without(export, _OF_OUTPUT) | seed),
+        ("ExportOutputKeywords", "ExportKeywords", "`export` with an output",
+         _only(export, _OF_OUTPUT)),
+        ("InspectKeywords", ranked, "`inspect`", _fields(WeightOptions, PageOptions) | seed),
+        ("ValidateKeywords", "RunKeywords", "`validate`", _fields(WeightOptions, StudyScope)),
+        ("SampleKeywords", "RunKeywords, SamplerKeywords", "`sample`",
+         sample | {"reference_options": "Mapping[str, Any] | None"}),
+        ("SampleOutputKeywords", "SampleKeywords", "`sample` with an output",
+         _fields(SampleOutput)),
+        ("TranslateKeywords", "SampleKeywords, StrategyKeywords", "`translate` and `answer`",
+         _fields(TranslationOutput)),
+    ]
     return "\n".join([
-        f'"""Keywords of calls that are options of runs, strategies and samplers. {WRITTEN}"""', "",
-        "from typing import Literal, TypedDict", "",
-        "from minrisk._core.decoding import MetricLike, StrategyLike", "",
-        *(_typed_dict(name, *found) for name, found in classes.items())])
+        f'"""Options that calls take as keywords, for editors and type checkers. {WRITTEN}"""', "",
+        "from collections.abc import Mapping",
+        "from typing import Any, Literal, TypedDict", "",
+        "from minrisk._core.decoding import MetricLike, StrategyLike",
+        "from minrisk.io.text import FilePath",
+        "from minrisk.tasks.calls import ShowProgress", "",
+        *(_typed_dict(*found) for found in classes)])
 
 
 def _listed(head: str, names: Iterable[str]) -> str:
@@ -71,17 +103,32 @@ def _listed(head: str, names: Iterable[str]) -> str:
     return f"{head}[\n{body},\n]"
 
 
-def _typed_dict(name: str, what: str, classes: Iterable[type], without: set[str]) -> str:
+def _typed_dict(name: str, bases: str, what: str, options: Mapping[str, str]) -> str:
+    lines = [f"    {option}: {kind}" for option, kind in options.items()]
+    return "\n".join(["", f"class {name}({bases}, total=False):",
+                      f'    """Options of {what}."""', "", *lines, ""])
+
+
+def _fields(*classes: type) -> dict[str, str]:
+    """The options of dataclasses, with their types as they are written."""
     found: dict[str, dict[str, None]] = {}
     for cls in classes:
         hints = get_type_hints(cls)
         for field in dataclasses.fields(cls):
-            if field.name not in without:
-                found.setdefault(field.name, {}).update(dict.fromkeys(_types(hints[field.name])))
-    lines = [f"    {key}: {' | '.join(sorted(kinds, key='None'.__eq__))}"
-             for key, kinds in found.items()]
-    return "\n".join(["", f"class {name}(TypedDict, total=False):",
-                      f'    """Options of {what}."""', "", *lines, ""])
+            spec = field.metadata.get("flag")
+            is_path = spec is not None and spec.metavar == "FILE"
+            kinds = ["FilePath" if is_path and kind == "str" else kind
+                     for kind in _types(hints[field.name])]
+            found.setdefault(field.name, {}).update(dict.fromkeys(kinds))
+    return {name: " | ".join(sorted(kinds, key="None".__eq__)) for name, kinds in found.items()}
+
+
+def _without(options: Mapping[str, str], names: set[str]) -> dict[str, str]:
+    return {name: kind for name, kind in options.items() if name not in names}
+
+
+def _only(options: Mapping[str, str], names: set[str]) -> dict[str, str]:
+    return {name: kind for name, kind in options.items() if name in names}
 
 
 def _types(hint: Any) -> Iterator[str]:

@@ -19,7 +19,6 @@ from typing import get_type_hints
 import click
 
 import minrisk
-from minrisk._api.keywords import RunKeywords
 from minrisk._core.metric import required_abilities
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk.cli import cli
@@ -30,6 +29,7 @@ from minrisk.cli.fields import Entry, Field, as_field, entries
 from minrisk.cli.list_command import shown_strategies
 from minrisk.cli.options import FieldOption
 from minrisk.run.options import RunOptions
+from minrisk.tasks.keywords import RunKeywords
 
 REGISTRIES = {"metrics": METRICS, "strategies": STRATEGIES, "samplers": SAMPLERS}
 PREFIX = {"metrics": "--metric.", "strategies": "--", "samplers": "--"}

@@ -16,12 +16,6 @@ from minrisk.version import __version__ as __version__
 
 # modules of what users call; classes of metrics, strategies and samplers are in the registry
 _HOMES = {
-    "_api.decoding": ("decode_corpus", "export"),
-    "_api.inspecting": ("Report", "inspect"),
-    "_api.parts": ("decode_parts",),
-    "_api.results": ("DecodedSegment", "RunSummary", "SampledPrompt"),
-    "_api.sampling": ("answer", "answer_async", "sample", "translate"),
-    "_api.validation": ("validate",),
     "_core.batch": ("Batch", "bind"),
     "_core.decoding": ("decode", "make_metric", "make_sampler", "make_strategy"),
     "_core.errors": ("InputError", "MinriskError", "MissingExtra", "UnusableError"),
@@ -37,6 +31,14 @@ _HOMES = {
     "io.text": ("TextFiles",),
     "strategies.confident": ("Confident",),
     "strategies.uncertain": ("Uncertain",),
+    "tasks.decode": ("decode_corpus",),
+    "tasks.export": ("export",),
+    "tasks.inspect": ("Report", "inspect"),
+    "tasks.parts": ("decode_parts",),
+    "tasks.results": ("DecodedSegment", "RunSummary", "SampledPrompt"),
+    "tasks.sample": ("sample",),
+    "tasks.translate": ("answer", "answer_async", "translate"),
+    "tasks.validate": ("validate",),
     "version": ("__version__",),
 }
 _RENAMED = {"decode_shards": "decode_parts (and its argument shards to parts)"}

@@ -1,11 +1,5 @@
 # Written by `make names`.
 
-from minrisk._api.decoding import decode_corpus, export
-from minrisk._api.inspecting import Report, inspect
-from minrisk._api.parts import decode_parts
-from minrisk._api.results import DecodedSegment, RunSummary, SampledPrompt
-from minrisk._api.sampling import answer, answer_async, sample, translate
-from minrisk._api.validation import validate
 from minrisk._core.batch import Batch, bind
 from minrisk._core.decoding import decode, make_metric, make_sampler, make_strategy
 from minrisk._core.errors import InputError, MinriskError, MissingExtra, UnusableError
@@ -54,6 +48,14 @@ from minrisk.strategies.quality import MBRBoN, QualityThenMBR, Rerank, Universal
 from minrisk.strategies.race import Adaptive, ControlVariate, Prune
 from minrisk.strategies.sets import Cluster, Diverse, Medoids
 from minrisk.strategies.uncertain import Uncertain
+from minrisk.tasks.decode import decode_corpus
+from minrisk.tasks.export import export
+from minrisk.tasks.inspect import Report, inspect
+from minrisk.tasks.parts import decode_parts
+from minrisk.tasks.results import DecodedSegment, RunSummary, SampledPrompt
+from minrisk.tasks.sample import sample
+from minrisk.tasks.translate import answer, answer_async, translate
+from minrisk.tasks.validate import validate
 from minrisk.version import __version__
 
 __all__ = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import json
 import os
@@ -10,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from multiprocessing import active_children
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -19,18 +18,10 @@ import pytest
 import minrisk
 from commands import run, write
 from generators import corpus
-from minrisk._api.keywords import (
-    DecodeKeywords,
-    RunKeywords,
-    SamplerKeywords,
-    StrategyKeywords,
-)
 from minrisk._core.process import set_threads, threads
-from minrisk._core.registry import SAMPLERS, STRATEGIES
 from minrisk.io.objects import ObjectReader
 from minrisk.io.records import checksum
 from minrisk.io.segments import SampleReader
-from minrisk.run.options import RunOptions
 
 RANDOM = [("standard", {}), ("n-by-s", {"subset": 3}), ("aggregate", {"groups": 3, "seed": 5}),
           ("adaptive", {"budget": 0.3}), ("low-rank", {"budget": 0.5})]
@@ -432,14 +423,3 @@ def test_a_run_leaves_the_number_of_threads_as_it_was():
     finally:
         set_threads(None)
     assert threads() == before
-
-
-def test_keywords_are_the_options_that_there_are():
-    run_fields = {f.name for f in dataclasses.fields(RunOptions)} - {"output"}
-    assert set(get_type_hints(RunKeywords)) == run_fields | {"progress"}
-    for keywords, registry, others in ((StrategyKeywords, STRATEGIES, {"metric", "seed"}),
-                                       (SamplerKeywords, SAMPLERS, set())):
-        fields = {f.name for name in registry.builtin for f in dataclasses.fields(
-            registry.get(name))}
-        assert set(get_type_hints(keywords)) == fields - others
-    assert "seed" in get_type_hints(DecodeKeywords)

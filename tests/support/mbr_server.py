@@ -27,7 +27,7 @@ from minrisk.server.limits import SampleLimit
 from minrisk.server.recording import Recorder
 from minrisk.server.run import ListenConfig, serve
 from minrisk.server.settings import Methods, Preset, Settings, named_metrics
-from minrisk.tasks.decoding import MeasureOptions
+from minrisk.tasks.decode import MeasureOptions
 
 
 @dataclass

@@ -7,7 +7,7 @@ from minrisk.cli.components import SamplerOptions, StrategyOptions
 from minrisk.cli.execute import execute
 from minrisk.cli.prompt_input import AnswerInput
 from minrisk.cli.run_options import CommandRun
-from minrisk.tasks.sampling import AnswerOutput, voting_metric
+from minrisk.tasks.translate import AnswerOutput, voting_metric
 
 
 @command(examples="""\

@@ -7,7 +7,7 @@ from minrisk.cli.components import StrategyOptions
 from minrisk.cli.execute import execute
 from minrisk.cli.run_options import CommandRun
 from minrisk.cli.segment_input import SegmentInput
-from minrisk.tasks.decoding import DecodeOutput
+from minrisk.tasks.decode import DecodeOutput
 
 
 @command(examples="""\
@@ -25,5 +25,5 @@ def decode(method: StrategyOptions, segments: SegmentInput, options: CommandRun,
     or none, is standard input. A finished output appears whole.
     """
     options.apply()
-    decoding = segments.decoding(method.make())
+    decoding = segments.decoding(segments.corpus(), method.make())
     return execute(options, output.job(decoding, options, method.seed or 0)).code

@@ -14,7 +14,6 @@ from typing import Any
 
 import click
 
-from minrisk._api.inspecting import inspect
 from minrisk._core.options import flag
 from minrisk._core.process import MAX_THREADS, set_threads
 from minrisk._core.signature import signature
@@ -37,6 +36,7 @@ from minrisk.io.formats import json_line
 from minrisk.metrics.chrf import ChrF
 from minrisk.run.options import THREADS_HELP
 from minrisk.strategies.groups import Standard
+from minrisk.tasks.inspect import inspect
 
 _SHOWN = {SAMPLE: "random sample", PROBABLE: "most probable", EXACT: "exact MBR",
           AGGREGATE: "aggregate", TRAINED: "trained metric"}

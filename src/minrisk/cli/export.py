@@ -9,7 +9,7 @@ from minrisk.cli.components import StrategyOptions
 from minrisk.cli.execute import execute
 from minrisk.cli.run_options import CommandRun
 from minrisk.cli.segment_input import SegmentInput
-from minrisk.tasks.decoding import TrainingOutput
+from minrisk.tasks.export import TrainingOutput
 
 
 @command(examples="""\
@@ -29,7 +29,8 @@ def export(method: StrategyOptions, segments: SegmentInput, options: CommandRun,
     trainer reads them.
     """
     options.apply()
-    result = execute(options, output.job(segments.decoding(method.make()), options))
+    decoding = segments.decoding(segments.corpus(), method.make())
+    result = execute(options, output.job(decoding, options))
     if result.counts["without_pairs"] and not options.quiet:
         click.echo("minrisk: segments without two hypotheses of different utility: "
                    f"{result.counts['without_pairs']}", err=True)

@@ -20,10 +20,10 @@ from minrisk.io import remote
 from minrisk.io.files import Input, check_writable
 from minrisk.io.segments import output_texts
 from minrisk.io.store import check_new
-from minrisk.report.inspecting import Inspecting, PageOptions
 from minrisk.report.page import PageBuilder, check_target, is_large, save_page
 from minrisk.report.records import PageReader
 from minrisk.report.views import CHOICE, View
+from minrisk.tasks.inspect import Inspecting, PageOptions
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun
     """
     options.apply()
     options.check_target()
-    decoding = segments.decoding(method.make(), PageReader)
+    decoding = segments.decoding(segments.corpus(), method.make(), PageReader)
     inspecting = Inspecting(decoding, segments.view(output, method.seed or 0), output)
     with PageBuilder() as builder:
         run = replace(options, output="-", overwrite=False)

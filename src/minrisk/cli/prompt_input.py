@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from minrisk._core.options import flag
 from minrisk.cli.components import SamplerOptions
 from minrisk.cli.segment_input import InputOptions
-from minrisk.tasks.corpus import Corpus
-from minrisk.tasks.sampling import ANSWER_SAMPLES, PromptOptions, Sampling
+from minrisk.tasks.sample import PromptOptions, Sampling
+from minrisk.tasks.translate import ANSWER_SAMPLES
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class PromptInput(PromptOptions, InputOptions):
     """Prompts in plain text or JSON lines."""
 
     def sampling(self, sampler: SamplerOptions) -> Sampling:
-        return Sampling(Corpus(self.files()), sampler.make(), self, sampler.values("references"))
+        return Sampling(self.corpus(), sampler.make(), self, sampler.values("references"))
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from minrisk.io.writers import ChoiceWriter
 from minrisk.run.driver import check_files
 from minrisk.run.options import WorkerOptions, is_stream
 from minrisk.run.references import as_parts_strategy, sum_parts
-from minrisk.tasks.decoding import UTILITIES_HELP
+from minrisk.tasks.decode import UTILITIES_HELP
 
 
 @dataclass(frozen=True)

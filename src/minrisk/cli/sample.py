@@ -7,7 +7,7 @@ from minrisk.cli.components import SamplerOptions
 from minrisk.cli.execute import execute
 from minrisk.cli.prompt_input import PromptInput
 from minrisk.cli.run_options import CommandRun
-from minrisk.tasks.sampling import SampleOutput
+from minrisk.tasks.sample import SampleOutput
 
 
 @command(examples="""\

@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.options import flag
-from minrisk._core.strategy import Strategy
 from minrisk.cli.options import argument
-from minrisk.io.inputs import InputFile, input_files
-from minrisk.io.segments import SampleReader
+from minrisk.io.inputs import input_files
 from minrisk.io.text import TextFiles
 from minrisk.tasks.corpus import Corpus
-from minrisk.tasks.decoding import LIMIT_HELP, Decoding, OracleOption, WeightOptions
+from minrisk.tasks.decode import LIMIT_HELP, SegmentOptions, WeightOptions
 
 _TEXT_ONLY = ("source", "references", "reference_lprobs", "num_references")
 
@@ -24,38 +22,29 @@ class InputOptions:
     inputs: tuple[str, ...] = argument("[INPUT]...")
     input: tuple[str, ...] = flag((), section="Input", hidden=True)  # for configuration files
 
-    @property
-    def paths(self) -> Sequence[str]:
-        """The paths and patterns that were given; standard input where there are none."""
-        found = self._given
-        if not found and sys.stdin is not None and sys.stdin.isatty():
-            raise InputError("no INPUT was given, and standard input is a terminal; "
-                             "name a file, or pipe JSON lines")
-        return found or ["-"]
-
-    @property
-    def _given(self) -> Sequence[str]:
+    def given(self) -> Sequence[str]:
+        """The given paths and patterns."""
         return self.inputs or self.input
 
-    def files(self) -> tuple[InputFile, ...]:
-        return input_files(self.paths)
+    def paths(self) -> Sequence[str]:
+        """The given paths and patterns; standard input where there are none."""
+        paths = self.given()
+        if not paths and sys.stdin is not None and sys.stdin.isatty():
+            raise InputError("no INPUT was given, and standard input is a terminal; "
+                             "name a file, or pipe JSON lines")
+        return paths or ["-"]
+
+    def corpus(self) -> Corpus:
+        return Corpus(input_files(self.paths()))
 
 
 @dataclass(frozen=True)
 class JsonInput(WeightOptions, InputOptions):
     """Segments in JSON lines, and how their references count."""
 
-    def decoding(self, strategy: Strategy, reader: type[SampleReader] = SampleReader) -> Decoding:
-        """The segments, and the strategy that ranks them."""
-        corpus = self.corpus()
-        return Decoding(corpus, strategy, self.weighting(corpus), reader=reader)
-
-    def corpus(self) -> Corpus:
-        return Corpus(self.files())
-
 
 @dataclass(frozen=True)
-class SegmentInput(OracleOption, JsonInput):
+class SegmentInput(SegmentOptions, JsonInput):
     """Segments in JSON lines or, with `num_candidates`, in plain text."""
 
     num_candidates: int | None = flag(
@@ -84,17 +73,12 @@ class SegmentInput(OracleOption, JsonInput):
                 raise InputError(Wording(f"{name}= needs num_candidates=: it is only for plain "
                                          "text"))
 
-    @property
-    def _given(self) -> Sequence[str]:
+    def given(self) -> Sequence[str]:
         return [*self.inputs, *self.translations] or self.input
 
     def corpus(self) -> Corpus:
         if self.num_candidates is None:
             return replace(super().corpus(), limit=self.limit)
-        return Corpus(self.files(), text=TextFiles(
-            self.paths, self.num_candidates, self.source, self.references, self.num_references,
-            self.reference_lprobs), limit=self.limit)
-
-    def decoding(self, strategy: Strategy, reader: type[SampleReader] = SampleReader) -> Decoding:
-        corpus = self.corpus()
-        return Decoding(corpus, strategy, self.weighting(corpus, self.oracle), self.oracle, reader)
+        text = TextFiles(self.paths(), self.num_candidates, self.source, self.references,
+                         self.num_references, self.reference_lprobs)
+        return Corpus(text.files, text=text, limit=self.limit)

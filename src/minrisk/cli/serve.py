@@ -26,8 +26,8 @@ from minrisk.cli.components import (
 )
 from minrisk.io.files import Input
 from minrisk.io.records import Weighting
-from minrisk.tasks.decoding import MeasureOptions
-from minrisk.tasks.sampling import ANSWER_SAMPLES
+from minrisk.tasks.decode import MeasureOptions
+from minrisk.tasks.translate import ANSWER_SAMPLES
 
 if TYPE_CHECKING:
     from minrisk.samplers.hf import Transformers

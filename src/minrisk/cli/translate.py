@@ -7,7 +7,7 @@ from minrisk.cli.components import SamplerOptions, StrategyOptions
 from minrisk.cli.execute import execute
 from minrisk.cli.prompt_input import PromptInput
 from minrisk.cli.run_options import CommandRun
-from minrisk.tasks.sampling import TranslationOutput, voting_metric
+from minrisk.tasks.translate import TranslationOutput, voting_metric
 
 
 @command(examples="""\

@@ -18,7 +18,7 @@ from minrisk.cli.run_options import CommandRun
 from minrisk.cli.segment_input import JsonInput
 from minrisk.evaluation.figure import check_figure
 from minrisk.evaluation.study import LeftOut
-from minrisk.tasks.validating import StudyScope, Validating
+from minrisk.tasks.validate import StudyScope, Validating
 
 
 @dataclass(frozen=True)

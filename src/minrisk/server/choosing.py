@@ -18,7 +18,7 @@ from minrisk.io.records import UNIFORM, Weighting, segment_among
 from minrisk.openai.responses import Choice
 from minrisk.server.candidates import TOOL_METRIC, Candidate, pool_of, read_candidates
 from minrisk.strategies.groups import Standard
-from minrisk.tasks.decoding import MeasureOptions
+from minrisk.tasks.decode import MeasureOptions
 
 _COMPARED_FIELDS = ("tool_calls", "function_call", "refusal")  # of a message, beside its content
 

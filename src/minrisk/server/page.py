@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
-from minrisk._api.inspecting import inspect
 from minrisk._core.strategy import Strategy
 from minrisk.io.records import Weighting
+from minrisk.tasks.inspect import inspect
 
 _MAX_REQUESTS = 100
 _MAX_SIZE = 16 << 20  # characters of all records

@@ -20,7 +20,7 @@ from minrisk._core.strategy import Strategy, prepare
 from minrisk.io.records import UNIFORM, Weighting
 from minrisk.server.choosing import ComparisonOptions
 from minrisk.server.errors import ApiError
-from minrisk.tasks.decoding import MeasureOptions
+from minrisk.tasks.decode import MeasureOptions
 
 AbstainAs = Literal["refusal", "error", "text"]
 _MAX_NAME = 256  # characters of a model's name: it is logged and remembered

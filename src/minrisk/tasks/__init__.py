@@ -1,5 +1,5 @@
-"""The job of each command and call: from its options to the inputs and stages of a run.
+"""What can be done with a corpus: a file for each task.
 
-A command and the Python call of the same name fill the same dataclasses and get their `Job` from
-the same function here; `minrisk.run.driver` runs it.
+It has the options of the task, their `Job` (the inputs and stages of a run), and the Python call.
+The command of the same name fills the same options; `minrisk.run.driver` runs the job.
 """

@@ -9,14 +9,22 @@ from itertools import chain, islice
 from typing import Any
 
 from minrisk._core.errors import InputError, Wording, brief
+from minrisk._core.sampler import Message
+from minrisk._core.segment import Segment
 from minrisk.io.files import Input
 from minrisk.io.inputs import InputFile, input_files
 from minrisk.io.objects import ObjectReader, rows_of
 from minrisk.io.prompts import PromptReader
 from minrisk.io.records import RawRecord, Reader, Record, ShardedReader
 from minrisk.io.segments import SampleReader
-from minrisk.io.text import TextFiles
+from minrisk.io.text import FilePath, TextFiles
 from minrisk.run.options import reads_remotely
+from minrisk.tasks.results import DecodedSegment, SampledPrompt
+
+Segments = FilePath | TextFiles | Iterable[
+    Segment | SampledPrompt | DecodedSegment | Mapping[str, Any] | Sequence[str] | FilePath]
+Prompts = os.PathLike[str] | Iterable[
+    str | Mapping[str, Any] | Sequence[Message] | os.PathLike[str]]
 
 
 @dataclass(frozen=True)

@@ -1,27 +1,26 @@
-"""The job of `sample` and `translate`: draw samples for prompts, and choose among them."""
+"""`sample` and `minrisk.sample`: prompts in, samples out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 
-from minrisk._core.adapters import named_metric
+from minrisk._core.decoding import SamplerLike
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.lazy import lazy
-from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, flag
-from minrisk._core.sampler import Sampler
+from minrisk._core.sampler import Sampler, check_numbers
 from minrisk._core.signature import settings as settings_of
 from minrisk._core.signature import signature
-from minrisk._core.strategy import Strategy
 from minrisk.io.formats import FORMATS, ChoiceFormat, OutputFormat
 from minrisk.io.inputs import InputFormat
 from minrisk.io.prompts import PromptReader
-from minrisk.io.records import Record, Weighting
-from minrisk.io.writers import ChoiceWriter, SampleWriter
+from minrisk.io.records import Record
+from minrisk.io.text import FilePath
+from minrisk.io.writers import SampleWriter
 from minrisk.run.driver import Job
 from minrisk.run.options import RunOptions
 from minrisk.run.stages import (
@@ -29,14 +28,15 @@ from minrisk.run.stages import (
     GenerateSamples,
     Stage,
     check_records,
-    samples_to_segments,
+    collect,
 )
 from minrisk.run.workers import WorkerPool
-from minrisk.tasks.corpus import Corpus
-from minrisk.tasks.decoding import FORMAT_HELP, ChoiceOutput
+from minrisk.tasks.calls import Call
+from minrisk.tasks.corpus import Corpus, Prompts, prompts_of
+from minrisk.tasks.keywords import SampleKeywords, SampleOutputKeywords
+from minrisk.tasks.results import RunSummary, SampledPrompt
 
 OnBlank = Literal["copy", "fail"]
-ANSWER_SAMPLES = 16  # of each prompt of a language model, which may cost money
 
 
 @dataclass(frozen=True)
@@ -122,11 +122,6 @@ class Sampling:
             f"references.{name}": value for name, value in others.items() if value != own[name]}}
 
 
-def voting_metric(sampler: Sampler) -> AnyMetric | None:
-    """The metric that counts the votes by which sampling ends, if it does."""
-    return None if sampler.vote is None else named_metric("exact-match", pattern=sampler.vote)
-
-
 def reference_seed(seed: int) -> int:
     """The seed of separate references, whose random streams must not be those of the samples."""
     return int(np.random.SeedSequence([seed, 1]).generate_state(1)[0])
@@ -160,55 +155,88 @@ class SampleOutput(Options):
                             drawing={"repeat": self.repeat}, format=found, columns=writer.columns)
 
 
-@dataclass(frozen=True)
-class TranslationOutput(ChoiceOutput):
-    """How `translate` chooses among samples, and what its output says of each source."""
-
-    must_instruct: ClassVar[bool] = True  # a causal model must be told to translate
-    prefer_finished: ClassVar[bool] = False
-
-    format: ChoiceFormat = flag(
-        "text", section="Output", help="Lines of text, JSON lines, or CSV with a header.")
-    weights: Literal["uniform", "logprobs", "length-normalised"] = flag(
-        "uniform", section="Method",
-        help="Weights of samples as references: equal, their probabilities, or these per token.")
-    sampling_workers: int | None = flag(
-        None, metavar="W", ge=1, advanced=True,
-        help="Number of workers that sample, on the GPUs; --workers is the number that decode.")
-
-    def job(self, sampling: Sampling, strategy: Strategy, config: RunOptions,
-            last: Stage | None = None) -> Job:
-        """The job of `translate`; `last` replaces the stage that writes."""
-        seed, writer = sampling.options.seed, self.writer(config.output, strategy)
-        choose = self.choose(strategy, replace(config, batch_size=None), seed)  # it is for sampling
-        # the first pool samples, on GPUs if there are any; the second decodes the samples
-        pools = [replace(config, workers=self.sampling_workers).pool(
-                     *sampling.stages(config, self.must_instruct)),
-                 replace(config, gpus_per_worker=None).pool(
-                     samples_to_segments(Weighting(self.weights), self.prefer_finished,
-                                         strategy.metric.is_vote),
-                     choose, last or config.write(writer))]
-        return sampling.job(
-            pools,
-            settings=settings_of(strategy) | self.settings(seed, writer) | {
-                "weights": self.weights},
-            signatures=[self.signature(strategy)],
-            format=writer.format,
-            columns=writer.columns,
-            matrix=self.matrix)
-
-    def signature(self, strategy: Strategy) -> str:
-        return signature(strategy, weights=self.weights)
+@overload
+def sample(
+    prompts: Prompts, n: int, *, sampler: SamplerLike | None = None, seed: int = 0,
+    output: None = None, **options: Unpack[SampleKeywords],
+) -> Generator[SampledPrompt]: ...
 
 
-@dataclass(frozen=True)
-class AnswerOutput(TranslationOutput):
-    """The same for `answer`: prompts instruct by themselves, and answers may have many lines."""
+@overload
+def sample(
+    prompts: Prompts, n: int, *, sampler: SamplerLike | None = None, seed: int = 0,
+    output: FilePath, **options: Unpack[SampleOutputKeywords],
+) -> RunSummary: ...
 
-    must_instruct: ClassVar[bool] = False
-    prefer_finished: ClassVar[bool] = True  # as `serve` does
 
-    format: ChoiceFormat = flag("json", section="Output", help=FORMAT_HELP)
+def sample(
+    prompts: Prompts,
+    n: int,
+    *,
+    sampler: SamplerLike | None = None,
+    seed: int = 0,
+    output: FilePath | None = None,
+    **options: Unpack[SampleOutputKeywords],
+) -> Generator[SampledPrompt] | RunSummary:
+    """Draw n samples for every prompt, as `minrisk sample` does.
 
-    def writer(self, output: str | None, strategy: Strategy) -> ChoiceWriter:
-        return replace(super().writer(output, strategy), samples=True)
+    Without `output`, prompts are read and sampled from as the iterator is asked for them. A seed
+    gives the same samples whatever the batch, but for rounding.
+
+    Args:
+        prompts: an iterable of prompts: strings, dicts with the fields of a JSON line ("source",
+            "prompt" or "messages", "id", ...), or lists of messages; or a `pathlib.Path` of a file
+            with a source a line or JSON lines, or several of them. A string is always a prompt.
+        n: number of samples of each prompt.
+        sampler: a sampler or its name; "hf" unless given, or "openai" where there is an `endpoint`.
+        seed: seed of everything that is drawn at random.
+        reference_samples: number of further samples of each prompt that are the references, and
+            no hypotheses; the samples themselves are the references unless given.
+        reference_options: options of the sampler of these, such as `{"temperature": 1.0}`, where
+            they differ; their random streams do in any case.
+        output: file or folder to write, as the command line does.
+        repeat: whether the output has a sample as often as it was drawn, instead of its count.
+        format: of the output: "json" (unless given), "text" for n lines of plain text for every
+            prompt, or "csv" for CSV with a header.
+        on_blank: what a blank source gives: "copy" (unless given) for blank samples, or "fail".
+        input_format: format of files: "text", "json", or "auto" (unless given) for what they look
+            like.
+        options: also of a sampler that is given by name (`model=...`), and of the run, as of
+            `decode_corpus`: `workers`, `resume`, `overwrite`, `on_error`, `progress`, ...
+
+    Returns:
+        An iterator of results in input order, each with its `samples`, or its `error` if it failed;
+        with `output`, a summary of what was written.
+
+    Raises:
+        InputError: if an argument is invalid; for a prompt that fails if `on_error` is "stop",
+            or if all of the first ones do.
+        UnusableError: if a model is not there, or a server does not answer.
+        MissingExtra: if the sampler needs a package that is not installed.
+
+    >>> from minrisk.plugins import Sample, Sampler
+    >>> class Parrot(Sampler):
+    ...     name = "parrot"
+    ...     def sample(self, prompts, n, seed=0, indices=None):
+    ...         return [[Sample(f"{prompt}!", count=n)] for prompt in prompts]
+    >>> [result.texts for result in sample(["Hello", "Bye"], 4, sampler=Parrot())]
+    [['Hello!'], ['Bye!']]
+    """
+    call = Call(output, options)
+    written = call.take(SampleOutput)
+    if output is None and written != SampleOutput():
+        raise InputError(Wording("repeat= and format= are for output=; samples have their counts"))
+    sampling = called_sampling(call, prompts, sampler, n, seed)
+    call.check()
+    last = collect(SampledPrompt.of) if output is None else None
+    return call.run(written.job(sampling, call.config, last))
+
+
+def called_sampling(call: Call, prompts: Prompts, sampler: SamplerLike | None, n: int,
+                    seed: int) -> Sampling:
+    """The prompts of a call and the sampler that draws for them."""
+    check_numbers(n, seed)
+    options = call.take(PromptOptions, num_samples=n, seed=seed)
+    changes = call.option("reference_options") or {}
+    return Sampling(prompts_of(prompts, call.config.engine), call.sampler(sampler), options,
+                    dict(changes))

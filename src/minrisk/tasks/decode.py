@@ -1,33 +1,32 @@
-"""The job of `decode` and `export`: rank segments, and write choices or training data."""
+"""`decode` and `minrisk.decode_corpus`: segments in, the best hypothesis of each out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, Unpack, overload
 
+from minrisk._core.decoding import MetricLike, StrategyLike
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.options import Options, flag
 from minrisk._core.signature import settings as settings_of
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
-from minrisk._core.texts import check_template
-from minrisk.io.formats import (
-    FORMATS,
-    JSON_LINES,
-    ChoiceFormat,
-    OutputFormat,
-    TrainingFormat,
-)
+from minrisk.io.formats import FORMATS, JSON_LINES, ChoiceFormat, OutputFormat
 from minrisk.io.records import AUTO, Weighting
 from minrisk.io.segments import SampleReader
-from minrisk.io.writers import ChoiceWriter, PairChoice, TrainingRecipe, TrainingWriter
+from minrisk.io.text import FilePath
+from minrisk.io.writers import ChoiceWriter
 from minrisk.run.driver import Job
 from minrisk.run.options import RunOptions
-from minrisk.run.stages import BATCH, LIGHT_BLOCK, Decode, Stage, check_records
+from minrisk.run.stages import BATCH, LIGHT_BLOCK, Decode, Stage, collect
 from minrisk.strategies.confident import Confident
 from minrisk.strategies.uncertain import Uncertain
-from minrisk.tasks.corpus import Corpus
+from minrisk.tasks.calls import Call
+from minrisk.tasks.corpus import Corpus, Segments, segments_of
+from minrisk.tasks.keywords import DecodeKeywords, DecodeOutputKeywords
+from minrisk.tasks.results import DecodedSegment, RunSummary
 
 Weights = Literal["auto", "uniform", "logprobs", "length-normalised"]
 LIMIT_HELP = "Number of segments to read; all unless given."
@@ -67,13 +66,24 @@ class WeightOptions(Options):
                                      weights=self.weights))
         return found
 
+    def decoding(self, corpus: Corpus, strategy: Strategy,
+                 reader: type[SampleReader] = SampleReader) -> Decoding:
+        """The segments, and the strategy that ranks them."""
+        return Decoding(corpus, strategy, self.weighting(corpus), reader=reader)
+
 
 @dataclass(frozen=True)
-class OracleOption(Options):
+class SegmentOptions(WeightOptions):
+    """The references of segments, and how they count."""
+
     oracle: str | None = flag(
         None, section="Method", metavar="FIELD",
         help="Field with human references to score against instead of samples: by the same metric, "
         "an upper bound for each segment.")
+
+    def decoding(self, corpus: Corpus, strategy: Strategy,
+                 reader: type[SampleReader] = SampleReader) -> Decoding:
+        return Decoding(corpus, strategy, self.weighting(corpus, self.oracle), self.oracle, reader)
 
 
 @dataclass(frozen=True)
@@ -220,52 +230,92 @@ class DecodeOutput(ChoiceOutput):
                             columns=writer.columns, matrix=self.matrix)
 
 
-@dataclass(frozen=True)
-class TrainingOutput(MatrixOutput):
-    """The training data that `export` writes."""
+@overload
+def decode_corpus(
+    segments: Segments, *, metric: MetricLike | None = None, strategy: StrategyLike | None = None,
+    output: None = None, **options: Unpack[DecodeKeywords],
+) -> Generator[DecodedSegment]: ...
 
-    pairs: PairChoice | None = flag(
-        None, section="Output",
-        help="Preference pairs of distinct hypotheses, instead of the best alone.")
-    stride: int | None = flag(
-        None, section="Output", metavar="K", ge=1,
-        help="Distance in rank between the two hypotheses of a consecutive pair; 1 unless given.")
-    prompt: str | None = flag(
-        None, section="Output", metavar="TEXT",
-        help="Template of the prompt, with {source} in it; unless given, the segment's own prompt "
-        "or messages, or its source.")
-    conversational: bool = flag(False, section="Output",
-                                help="Write messages with roles, for chat models.")
-    format: TrainingFormat = flag(
-        "json", section="Output",
-        help="JSON lines; source and best with a tab between them; or CSV with a header.")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        FORMATS[self.format].check(self)
-        if self.stride and self.pairs != "consecutive":
-            raise InputError(Wording("stride= goes with pairs='consecutive'"))
-        check_template(self.prompt)
-        if self.prompt is not None and not (self.pairs or self.conversational):
-            raise InputError(Wording("prompt= goes with pairs= or conversational=; the plain "
-                                     "format has the source itself"))
+@overload
+def decode_corpus(
+    segments: Segments, *, metric: MetricLike | None = None, strategy: StrategyLike | None = None,
+    output: FilePath, **options: Unpack[DecodeOutputKeywords],
+) -> RunSummary: ...
 
-    @property
-    def recipe(self) -> TrainingRecipe:
-        return TrainingRecipe(self.pairs, self.stride or 1, self.prompt, self.conversational)
 
-    def job(self, decoding: Decoding, config: RunOptions, last: Stage | None = None) -> Job:
-        """The job of `export`; `last` replaces the stage that writes."""
-        found = FORMATS[self.format].named(config.output)
-        found.check(self)
-        writer = TrainingWriter(self.recipe, found)
-        choose = Decode(decoding.strategy, config.batch_size, config.on_error,
-                        scores=self.matrix is not None)
-        return decoding.job(choose, config, last or config.write(writer),
-                            settings=self._settings(found), format=found, columns=writer.columns,
-                            checks=(check_records(writer.check),), matrix=self.matrix)
+def decode_corpus(
+    segments: Segments,
+    *,
+    metric: MetricLike | None = None,
+    strategy: StrategyLike | None = None,
+    output: FilePath | None = None,
+    **options: Unpack[DecodeOutputKeywords],
+) -> Generator[DecodedSegment] | RunSummary:
+    """Pick the best hypothesis of every segment, as `minrisk decode` does.
 
-    def _settings(self, format: OutputFormat) -> dict[str, Any]:
-        """What a resumed run must have in common, written as in earlier versions."""
-        recipe = f"{repr(self.recipe)[:-1]}, tabs={format.name == 'tsv'})"
-        return {"recipe": recipe} | ({"format": "csv"} if format.name == "csv" else {})
+    Without `output`, segments are read and decoded as the iterator is asked for them. Rankings are
+    those of `decode` with the segment's `position` in the input.
+
+    Args:
+        segments: names of files (JSON lines, compressed or not, Parquet, URLs, patterns);
+            `TextFiles` for plain text; a table (pandas, polars, Arrow) with these fields as
+            columns; or an iterable of segments: results of `sample` and other calls, `Segment`
+            objects, dicts with the fields of a JSON line ("samples", "counts", "references",
+            "source", ...), or lists of samples.
+        metric: a metric, its name or class, or a function of hypothesis and reference; chrF unless
+            given.
+        strategy: a strategy, its name or class; standard MBR unless given.
+        output: file or folder to write, as the command line does. A folder gets a file for each
+            input, and can be resumed, as a file can.
+        weights: how references count: "auto" (unless given) takes the field `weights` and `counts`;
+            "uniform"; "logprobs" and "length-normalised" are model-based MBR.
+        weights_temperature: divisor of log-probabilities; above 1, weights are more alike.
+        oracle: field with human references to score against instead of samples.
+        confidence: whether to add the margin of each choice, and the probability that very many
+            samples would make the same one.
+        uncertainty: whether to add how far the samples disagree: the entropy over clusters of
+            samples that agree by the metric, the mass of the largest one, the mean utility of a
+            pair, and the share of the samples without an answer.
+        abstain: minimum share of all samples in the largest cluster; below it, a result has no
+            text.
+        format: of the output: "json" (unless given) for JSON lines, "text" for lines of text, "csv"
+            for CSV with a header, as an output whose name ends in .csv is.
+        nbest: number of best hypotheses of each segment to add to the output; as text or CSV, its
+            number of lines per segment.
+        utilities: whether to add the utilities of all hypotheses to the output.
+        matrix: NPZ file (or folder, where the output is one) for the scores of all pairs.
+        options: also of a strategy that is given by name or class (`subset=16`, `seed=1`), and of
+            the run: `workers`, a number of processes (none unless given; a script then begins under
+            `if __name__ == "__main__":`), `engine`, `address`, `gpus_per_worker`, `batch_size`,
+            `threads`, `segment_timeout`, `on_error`, `max_errors`, `resume`, `overwrite`,
+            `buffer`, `work`, and `progress`: True for a line on standard error, or a function of
+            the numbers of segments that are done and that failed.
+
+    Returns:
+        An iterator of results in input order, each with its `ranking`, or its `error` if it failed;
+        with `output`, a summary of what was written.
+
+    Raises:
+        InputError: if an argument is invalid; for a segment that fails if `on_error` is
+            "stop", or if all of the first ones do.
+
+    >>> corpus = [{"id": "a", "samples": ["the cat", "a cat", "the cat"]}, ["yes", "no", "yes"]]
+    >>> [(result.id, result.text) for result in decode_corpus(corpus)]
+    [('a', 'the cat'), (1, 'yes')]
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     summary = decode_corpus(corpus, output=f"{folder}/best.jsonl", strategy="aggregate")
+    >>> summary.segments, summary.failed
+    (2, 0)
+    """
+    call = Call(output, options)
+    choices, seed = call.take(DecodeOutput), call.option("seed")
+    if output is None:
+        choices.check_collected()
+    decoding = call.take(SegmentOptions).decoding(
+        segments_of(segments, call.config.engine),
+        call.strategy(strategy, metric, seed, choices.uses_seed))
+    last = None if output is not None else collect(partial(
+        DecodedSegment.of, signature=decoding.ranking_signature, abstain=choices.abstain))
+    return call.run(choices.job(decoding, call.config, seed or 0, last))

@@ -1,0 +1,147 @@
+"""Calls for whole corpora: the owner of each of their options, and the run itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import closing
+from typing import Any, TypeVar
+
+from minrisk._core.adapters import as_sampler
+from minrisk._core.decoding import (
+    STRATEGY,
+    MetricLike,
+    SamplerLike,
+    StrategyLike,
+    check_owners,
+    default_sampler,
+    make_sampler,
+    option_names,
+    resolve_strategy,
+)
+from minrisk._core.errors import InputError, brief, unknown
+from minrisk._core.registry import SAMPLERS, STRATEGIES, Registry
+from minrisk._core.sampler import Sampler
+from minrisk._core.strategy import Strategy
+from minrisk.io.outputs import QueueSink
+from minrisk.io.text import FilePath
+from minrisk.run.driver import Job, open_run
+from minrisk.run.options import RunOptions
+from minrisk.run.progress import RunProgress
+from minrisk.tasks.results import RunSummary
+
+ShowProgress = bool | Callable[[int, int], object]  # called with segments done and failed so far
+_T = TypeVar("_T")
+
+
+class Call:
+    """A call for a corpus: its options, of which every owner takes its own, and its run."""
+
+    def __init__(self, output: FilePath | None, options: Mapping[str, Any]) -> None:
+        if not isinstance(output, str | os.PathLike | None):
+            raise InputError(f"output must be the name of a file or folder; got {brief(output)}")
+        self._left = {**options}
+        self._known: set[str] = set()
+        self.config = self.take(RunOptions, output=None if output is None else os.fspath(output))
+        self._progress: ShowProgress = self.option("progress", False)
+
+    def take(self, owner: type[_T], **given: Any) -> _T:
+        """A dataclass with the options that are its fields, but for those that are given."""
+        names = [name for name in option_names(owner) if name not in given]
+        paths_as_text = {name: os.fspath(value) if isinstance(value, os.PathLike) else value
+                         for name, value in self._taken(names).items()}
+        return owner(**given, **paths_as_text)
+
+    def option(self, name: str, default: Any = None) -> Any:
+        return self._taken([name]).get(name, default)
+
+    def sampler(self, sampler: SamplerLike | None) -> Sampler:
+        """A sampler by name with its options, or one that has them."""
+        default = default_sampler(self._left.get("endpoint"))
+        own = self._taken(_field_names(SAMPLERS, sampler, default))
+        if sampler is None or isinstance(sampler, str):
+            return make_sampler(sampler or default, **own)
+        found = as_sampler(sampler)
+        if own:
+            raise InputError(f"{', '.join(own)}: already part of the sampler {found.name!r}; give "
+                             "the sampler by name, or these to its constructor")
+        return found
+
+    def strategy(self, strategy: StrategyLike | None, metric: MetricLike | None,
+                 seed: int | None = None, is_seed_used: bool = False) -> Strategy:
+        """A strategy by name or class with its options, or one that has them.
+
+        The last owner of options: any other is unknown. A strategy by name may ignore the seed, as
+        on the command line, and any may if the call itself uses it.
+        """
+        fields = _field_names(STRATEGIES, strategy, STRATEGY)
+        own = self._taken(fields)
+        check_owners((), metric, self._left)
+        self.check()
+        is_ignored = is_seed_used or strategy is None or isinstance(strategy, str)
+        if seed is not None and ("seed" in fields or not is_ignored):
+            own["seed"] = seed
+        return resolve_strategy(strategy, metric, own)
+
+    def check(self) -> None:
+        """Raise InputError for an option that nobody took."""
+        for name in self._left:
+            raise unknown("option", name, self._known)
+
+    def run(self, job: Job) -> Generator[Any] | RunSummary:
+        """The value of each result, read on demand; with an output, a summary of it."""
+        return self.results(job) if self.config.output is None else self.complete(job)
+
+    def results(self, job: Job) -> Generator[Any]:
+        """The value of each result in input order; records are read on demand."""
+        show = _CallProgress(self._progress)
+        with open_run(self.config, job) as run, closing(run.results()) as results:
+            assert isinstance(run.sink, QueueSink)
+            show.total = run.expected() if self._progress is True else None
+            for result in results:
+                show.advance(failed=result.failure is not None)
+                while run.sink.queue:
+                    yield run.sink.queue.popleft().value
+        show.finish()
+
+    def complete(self, job: Job) -> RunSummary:
+        """Write the output; returns a summary of it."""
+        show = _CallProgress(self._progress)
+        with open_run(self.config, job) as run, closing(run.results()) as results:
+            show.total = run.expected() if self._progress is True else None
+            for result in results:
+                show.advance(failed=result.failure is not None)
+            counts = dict(run.sink.counts)
+            unfinished = list(run.broken.values())
+        show.finish()
+        return RunSummary(self.config.output or "", counts.pop("segments", 0),
+                          counts.pop("failed", 0), show.seconds, counts, list(job.signatures),
+                          unfinished)
+
+    def _taken(self, names: Iterable[str]) -> dict[str, Any]:
+        known = list(names)
+        self._known.update(known)
+        return {name: self._left.pop(name) for name in known if name in self._left}
+
+
+def _field_names(registry: Registry, value: Any, default: str) -> list[str]:
+    """The options of something that is given by name, as a class or as an object."""
+    if value is None or isinstance(value, str):
+        value = registry.recipe(value or default).cls
+    return option_names(value)
+
+
+class _CallProgress(RunProgress):
+    """Writes lines on standard error, or calls the function that was given."""
+
+    def __init__(self, show: ShowProgress) -> None:
+        if not isinstance(show, bool) and not callable(show):
+            raise InputError("progress must be True, False or a function of two numbers; got "
+                             f"{brief(show)}")
+        super().__init__(quiet=show is not True, live=False)
+        self._call: Callable[[int, int], object] | None = None if isinstance(show, bool) else show
+
+    def advance(self, segments: int = 1, failed: int = 0) -> None:
+        super().advance(segments, failed)
+        if self._call is not None:
+            self._call(self.done, self.failed)

@@ -1,0 +1,165 @@
+"""`export` and `minrisk.export`: segments in, training data out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Unpack, cast, overload
+
+from minrisk._core.decoding import MetricLike, StrategyLike
+from minrisk._core.errors import InputError, Wording, warn
+from minrisk._core.options import flag
+from minrisk._core.texts import check_template
+from minrisk.io.formats import FORMATS, OutputFormat, TrainingFormat
+from minrisk.io.records import Record
+from minrisk.io.text import FilePath
+from minrisk.io.writers import PairChoice, TrainingRecipe, TrainingWriter
+from minrisk.run.driver import Job
+from minrisk.run.options import RunOptions
+from minrisk.run.stages import Decode, Stage, check_records, collect
+from minrisk.tasks.calls import Call
+from minrisk.tasks.corpus import Segments, segments_of
+from minrisk.tasks.decode import Decoding, MatrixOutput, SegmentOptions
+from minrisk.tasks.keywords import ExportKeywords, ExportOutputKeywords
+from minrisk.tasks.results import RunSummary
+
+
+@dataclass(frozen=True)
+class TrainingOutput(MatrixOutput):
+    """The training data that `export` writes."""
+
+    pairs: PairChoice | None = flag(
+        None, section="Output",
+        help="Preference pairs of distinct hypotheses, instead of the best alone.")
+    stride: int | None = flag(
+        None, section="Output", metavar="K", ge=1,
+        help="Distance in rank between the two hypotheses of a consecutive pair; 1 unless given.")
+    prompt: str | None = flag(
+        None, section="Output", metavar="TEXT",
+        help="Template of the prompt, with {source} in it; unless given, the segment's own prompt "
+        "or messages, or its source.")
+    conversational: bool = flag(False, section="Output",
+                                help="Write messages with roles, for chat models.")
+    format: TrainingFormat = flag(
+        "json", section="Output",
+        help="JSON lines; source and best with a tab between them; or CSV with a header.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        FORMATS[self.format].check(self)
+        if self.stride and self.pairs != "consecutive":
+            raise InputError(Wording("stride= goes with pairs='consecutive'"))
+        check_template(self.prompt)
+        if self.prompt is not None and not (self.pairs or self.conversational):
+            raise InputError(Wording("prompt= goes with pairs= or conversational=; the plain "
+                                     "format has the source itself"))
+
+    @property
+    def recipe(self) -> TrainingRecipe:
+        return TrainingRecipe(self.pairs, self.stride or 1, self.prompt, self.conversational)
+
+    def job(self, decoding: Decoding, config: RunOptions, last: Stage | None = None) -> Job:
+        """The job of `export`; `last` replaces the stage that writes."""
+        found = FORMATS[self.format].named(config.output)
+        found.check(self)
+        writer = TrainingWriter(self.recipe, found)
+        choose = Decode(decoding.strategy, config.batch_size, config.on_error,
+                        scores=self.matrix is not None)
+        return decoding.job(choose, config, last or config.write(writer),
+                            settings=self._settings(found), format=found, columns=writer.columns,
+                            checks=(check_records(writer.check),), matrix=self.matrix)
+
+    def _settings(self, format: OutputFormat) -> dict[str, Any]:
+        """What a resumed run must have in common, written as in earlier versions."""
+        recipe = f"{repr(self.recipe)[:-1]}, tabs={format.name == 'tsv'})"
+        return {"recipe": recipe} | ({"format": "csv"} if format.name == "csv" else {})
+
+
+@overload
+def export(
+    segments: Segments, *, metric: MetricLike | None = None, strategy: StrategyLike | None = None,
+    output: None = None, **options: Unpack[ExportKeywords],
+) -> Generator[dict[str, Any]]: ...
+
+
+@overload
+def export(
+    segments: Segments, *, metric: MetricLike | None = None, strategy: StrategyLike | None = None,
+    output: FilePath, **options: Unpack[ExportOutputKeywords],
+) -> RunSummary: ...
+
+
+def export(
+    segments: Segments,
+    *,
+    metric: MetricLike | None = None,
+    strategy: StrategyLike | None = None,
+    output: FilePath | None = None,
+    **options: Unpack[ExportOutputKeywords],
+) -> Generator[dict[str, Any]] | RunSummary:
+    """Make training data of what MBR decoding prefers, as `minrisk export` does.
+
+    Args:
+        segments: as of `decode_corpus`; each with a source, or the prompt or messages that its
+            samples answer.
+        output: file or folder to write.
+        format: of the output: "json" (unless given) for JSON lines, "tsv" for source and best with
+            a tab between, "csv" for CSV with a header.
+        pairs: preference pairs of distinct hypotheses instead of the best alone: "best-worst",
+            "best-middle-worst" or "consecutive".
+        stride: distance in rank between the two hypotheses of a consecutive pair; 1 unless given.
+        prompt: template of the prompt, with {source} in it; unless given, the segment's own prompt
+            or messages, or its source.
+        conversational: whether examples are messages with roles, for chat models.
+        metric, strategy, weights, weights_temperature, oracle, matrix, options: as of
+            `decode_corpus`.
+
+    Returns:
+        An iterator of examples, {"source", "target"}, {"messages"} or {"prompt", "chosen",
+        "rejected"}; with `output`, a summary of what was written. A segment that fails gives no
+        example, and a warning.
+
+    Raises:
+        InputError: if an argument is invalid, or as of `decode_corpus`.
+
+    >>> corpus = [{"source": "Guten Tag!", "samples": ["Hello!", "Hello!", "Bye!"]}]
+    >>> next(export(corpus))
+    {'source': 'Guten Tag!', 'target': 'Hello!'}
+    >>> next(export(corpus, pairs="best-worst", prompt="Translate: {source}"))
+    {'prompt': 'Translate: Guten Tag!', 'chosen': 'Hello!', 'rejected': 'Bye!'}
+    """
+    call = Call(output, options)
+    training, seed = call.take(TrainingOutput), call.option("seed")
+    if output is None and (training.format != "json" or training.matrix is not None):
+        raise InputError(Wording("format={format!r} and matrix= are for output=; examples are "
+                                 "dicts otherwise", format=training.format))
+    decoding = call.take(SegmentOptions).decoding(
+        segments_of(segments, call.config.engine), call.strategy(strategy, metric, seed))
+    if output is not None:
+        return call.complete(training.job(decoding, call.config))
+    last = collect(_Examples(TrainingWriter(training.recipe)))
+    return _examples(call.results(training.job(decoding, call.config, last)))
+
+
+@dataclass(frozen=True)
+class _Examples:
+    """The lines of a record, or its error."""
+
+    write: Callable[[Record], str]
+
+    def __call__(self, record: Record) -> str | InputError:
+        if record.error is not None:
+            return InputError(f"{record.where}: {record.error}")
+        return self.write(record)
+
+
+def _examples(found: Generator[str | InputError]) -> Generator[dict[str, Any]]:
+    with closing(found):
+        for lines in found:
+            if isinstance(lines, InputError):
+                warn(f"{lines}; the segment gives no example")
+            else:
+                yield from (cast(dict[str, Any], json.loads(line))
+                            for line in lines.split("\n") if line)

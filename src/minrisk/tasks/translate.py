@@ -1,0 +1,278 @@
+"""`translate`, `answer` and their Python calls: prompts in, the best of many samples out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Literal, Unpack, overload
+
+from minrisk._core.adapters import named_metric
+from minrisk._core.decoding import MetricLike, SamplerLike, StrategyLike
+from minrisk._core.metric import AnyMetric
+from minrisk._core.options import flag
+from minrisk._core.sampler import Message, Sampler
+from minrisk._core.signature import settings as settings_of
+from minrisk._core.signature import signature
+from minrisk._core.strategy import Strategy
+from minrisk.io.formats import ChoiceFormat
+from minrisk.io.records import Weighting
+from minrisk.io.text import FilePath
+from minrisk.io.writers import ChoiceWriter
+from minrisk.run.driver import Job
+from minrisk.run.options import RunOptions
+from minrisk.run.stages import Stage, collect, samples_to_segments
+from minrisk.tasks.calls import Call
+from minrisk.tasks.corpus import Prompts
+from minrisk.tasks.decode import FORMAT_HELP, ChoiceOutput
+from minrisk.tasks.keywords import TranslateKeywords
+from minrisk.tasks.results import DecodedSegment, RunSummary
+from minrisk.tasks.sample import Sampling, called_sampling
+
+ANSWER_SAMPLES = 16  # of each prompt of a language model, which may cost money
+
+
+def voting_metric(sampler: Sampler) -> AnyMetric | None:
+    """The metric that counts the votes by which sampling ends, if it does."""
+    return None if sampler.vote is None else named_metric("exact-match", pattern=sampler.vote)
+
+
+@dataclass(frozen=True)
+class TranslationOutput(ChoiceOutput):
+    """How `translate` chooses among samples, and what its output says of each source."""
+
+    must_instruct: ClassVar[bool] = True  # a causal model must be told to translate
+    prefer_finished: ClassVar[bool] = False
+
+    format: ChoiceFormat = flag(
+        "text", section="Output", help="Lines of text, JSON lines, or CSV with a header.")
+    weights: Literal["uniform", "logprobs", "length-normalised"] = flag(
+        "uniform", section="Method",
+        help="Weights of samples as references: equal, their probabilities, or these per token.")
+    sampling_workers: int | None = flag(
+        None, metavar="W", ge=1, advanced=True,
+        help="Number of workers that sample, on the GPUs; --workers is the number that decode.")
+
+    def job(self, sampling: Sampling, strategy: Strategy, config: RunOptions,
+            last: Stage | None = None) -> Job:
+        """The job of `translate`; `last` replaces the stage that writes."""
+        seed, writer = sampling.options.seed, self.writer(config.output, strategy)
+        choose = self.choose(strategy, replace(config, batch_size=None), seed)  # it is for sampling
+        # the first pool samples, on GPUs if there are any; the second decodes the samples
+        pools = [replace(config, workers=self.sampling_workers).pool(
+                     *sampling.stages(config, self.must_instruct)),
+                 replace(config, gpus_per_worker=None).pool(
+                     samples_to_segments(Weighting(self.weights), self.prefer_finished,
+                                         strategy.metric.is_vote),
+                     choose, last or config.write(writer))]
+        return sampling.job(
+            pools,
+            settings=settings_of(strategy) | self.settings(seed, writer) | {
+                "weights": self.weights},
+            signatures=[self.signature(strategy)],
+            format=writer.format,
+            columns=writer.columns,
+            matrix=self.matrix)
+
+    def signature(self, strategy: Strategy) -> str:
+        return signature(strategy, weights=self.weights)
+
+
+@dataclass(frozen=True)
+class AnswerOutput(TranslationOutput):
+    """The same for `answer`: prompts instruct by themselves, and answers may have many lines."""
+
+    must_instruct: ClassVar[bool] = False
+    prefer_finished: ClassVar[bool] = True  # as `serve` does
+
+    format: ChoiceFormat = flag("json", section="Output", help=FORMAT_HELP)
+
+    def writer(self, output: str | None, strategy: Strategy) -> ChoiceWriter:
+        return replace(super().writer(output, strategy), samples=True)
+
+
+@overload
+def translate(
+    sources: Prompts, n: int, *, sampler: SamplerLike | None = None,
+    metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
+    output: None = None, **options: Unpack[TranslateKeywords],
+) -> Generator[DecodedSegment]: ...
+
+
+@overload
+def translate(
+    sources: Prompts, n: int, *, sampler: SamplerLike | None = None,
+    metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
+    output: FilePath, **options: Unpack[TranslateKeywords],
+) -> RunSummary: ...
+
+
+def translate(
+    sources: Prompts,
+    n: int,
+    *,
+    sampler: SamplerLike | None = None,
+    metric: MetricLike | None = None,
+    strategy: StrategyLike | None = None,
+    seed: int = 0,
+    output: FilePath | None = None,
+    **options: Unpack[TranslateKeywords],
+) -> Generator[DecodedSegment] | RunSummary:
+    """Draw n samples for every source and keep the best, as `minrisk translate` does.
+
+    Args:
+        sources: as the prompts of `sample`.
+        n: number of samples of each source.
+        sampler: a sampler or its name; "hf" unless given, or "openai" where there is an `endpoint`.
+        metric: a metric, its name or class, or a function of hypothesis and reference; unless
+            given, chrF, or `ExactMatch` with the pattern of a sampler with `vote`.
+        strategy: a strategy, its name or class; standard MBR unless given.
+        seed: seed of everything that is drawn at random.
+        output: file or folder to write, as the command line does.
+        options: `weights` of samples as references ("uniform", "logprobs" or
+            "length-normalised"); `confidence`, `uncertainty` and `abstain`, as of
+            `decode_corpus`; of the output `format` ("text", "json" or "csv"), `nbest`, `utilities`
+            and `matrix`; `on_blank`, `input_format`, `reference_samples` and `reference_options`,
+            as of `sample`; `sampling_workers`, the number of workers that sample, on the GPUs,
+            where `workers` is the number that decode; options of a sampler and a strategy that are
+            given by name; and those of the run, as of `decode_corpus`.
+
+    Returns:
+        An iterator of results in input order, each with its `ranking` and `samples`, or its `error`
+        if it failed; with `output`, a summary of what was written.
+
+    Raises:
+        InputError, UnusableError, MissingExtra: as `sample` and `decode_corpus` do.
+
+    >>> from minrisk.plugins import Sample, Sampler
+    >>> class Parrot(Sampler):
+    ...     name = "parrot"
+    ...     def sample(self, prompts, n, seed=0, indices=None):
+    ...         return [[Sample(f"{prompt}!", n - 1), Sample("What?")] for prompt in prompts]
+    >>> [result.text for result in translate(["Hello", "Bye"], 4, sampler=Parrot())]
+    ['Hello!', 'Bye!']
+    """
+    return _best(TranslationOutput, sources, n, sampler, metric, strategy, seed, output, options)
+
+
+@overload
+def answer(  # type: ignore[overload-overlap] # a string is an iterable of strings, too
+    prompts: str, n: int = ANSWER_SAMPLES, *, sampler: SamplerLike | None = None,
+    metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
+    output: None = None, **options: Unpack[TranslateKeywords],
+) -> DecodedSegment: ...
+
+
+@overload
+def answer(
+    prompts: Prompts, n: int = ANSWER_SAMPLES, *, sampler: SamplerLike | None = None,
+    metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
+    output: None = None, **options: Unpack[TranslateKeywords],
+) -> Generator[DecodedSegment]: ...
+
+
+@overload
+def answer(
+    prompts: Prompts, n: int = ANSWER_SAMPLES, *, sampler: SamplerLike | None = None,
+    metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
+    output: FilePath, **options: Unpack[TranslateKeywords],
+) -> RunSummary: ...
+
+
+def answer(
+    prompts: str | Prompts,
+    n: int = ANSWER_SAMPLES,
+    *,
+    sampler: SamplerLike | None = None,
+    metric: MetricLike | None = None,
+    strategy: StrategyLike | None = None,
+    seed: int = 0,
+    output: FilePath | None = None,
+    **options: Unpack[TranslateKeywords],
+) -> DecodedSegment | Generator[DecodedSegment] | RunSummary:
+    """Draw n samples for every prompt and keep the best, as `minrisk answer` does.
+
+    It is `translate` for prompts that are no translations, and writes JSON lines unless told
+    otherwise, because answers may have many lines.
+
+    Args:
+        prompts: as of `sample`, or one prompt as a string.
+        n: number of samples of each prompt.
+        sampler, metric, strategy, seed, output, options: as of `translate`.
+
+    Returns:
+        As `translate` does, or the result of the one prompt; with the metric "exact-match",
+        `answer` is the answer, and `details` has its votes.
+
+    Raises:
+        InputError, UnusableError, MissingExtra: as `translate` does.
+
+    >>> import minrisk
+    >>> from minrisk.plugins import Sample, Sampler
+    >>> class Guesser(Sampler):
+    ...     name = "guesser"
+    ...     def sample(self, prompts, n, seed=0, indices=None):
+    ...         return [[Sample("It is 4.", n - 2), Sample("5", 1), Sample("It's 5.", 1)]
+    ...                 for _ in prompts]
+    >>> metric = minrisk.ExactMatch(pattern=r"\\d+")
+    >>> [result.details["answer"] for result in answer(["2 + 2?"], 5, sampler=Guesser(),
+    ...                                                metric=metric)]
+    ['4']
+    """
+    if isinstance(prompts, str) and output is None:
+        [found] = answer([prompts], n, sampler=sampler, metric=metric, strategy=strategy, seed=seed,
+                         **options)
+        return found
+    given: Any = [prompts] if isinstance(prompts, str) else prompts
+    return _best(AnswerOutput, given, n, sampler, metric, strategy, seed, output, options)
+
+
+async def answer_async(prompt: str | Mapping[str, Any] | Sequence[Message],
+                       n: int = ANSWER_SAMPLES, **options: Any) -> DecodedSegment:
+    """`answer` for one prompt, which leaves the running event loop to others.
+
+    Args:
+        prompt: a string, a dict with the fields of a JSON line, or a list of messages.
+        n: number of samples.
+        options: as of `answer`, without `output`.
+
+    Returns:
+        The result.
+
+    Raises:
+        InputError, UnusableError, MissingExtra: as `answer` does.
+
+    >>> import asyncio
+    >>> def guess(prompt, n):
+    ...     return ["It is 4."] * n
+    >>> asyncio.run(answer_async("2 + 2?", 3, sampler=guess)).text
+    'It is 4.'
+    """
+    def run() -> DecodedSegment:
+        found: DecodedSegment
+        [found] = answer([prompt], n, **options)
+        return found
+
+    return await asyncio.to_thread(run)
+
+
+def _best(kind: type[TranslationOutput], prompts: Prompts, n: int, sampler: SamplerLike | None,
+          metric: MetricLike | None, strategy: StrategyLike | None, seed: int,
+          output: FilePath | None, options: Mapping[str, Any],
+          ) -> Generator[DecodedSegment] | RunSummary:
+    """The best sample of every prompt."""
+    call = Call(output, options)
+    choices = call.take(kind)
+    if output is None:
+        choices.check_collected()
+    sampling = called_sampling(call, prompts, sampler, n, seed)
+    if isinstance(strategy, str | type | None):
+        chosen = call.strategy(
+            strategy, voting_metric(sampling.sampler) if metric is None else metric, seed,
+            is_seed_used=True)
+    else:  # an object has its seed and its metric
+        chosen = call.strategy(strategy, metric)
+    last = None if output is not None else collect(partial(
+        DecodedSegment.of, signature=choices.signature(chosen), abstain=choices.abstain))
+    return call.run(choices.job(sampling, chosen, call.config, last))
