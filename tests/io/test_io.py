@@ -9,7 +9,9 @@ import lzma
 import os
 import sys
 import tracemalloc
+import zlib
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from unittest.mock import patch
 from zlib import crc32
@@ -17,9 +19,10 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from commands import run, write
+from commands import PATIENCE, run, write
 from minrisk import InputError, MissingExtra, Ranking, Segment, decode_corpus
 from minrisk.io.files import Input, Output, file_key
+from minrisk.io.formats import FORMATS
 from minrisk.io.inputs import InputFile, input_files
 from minrisk.io.journal import Journal, PartialShard
 from minrisk.io.outputs import MISSING, MatrixWriter
@@ -134,6 +137,41 @@ def test_padding_after_a_compressed_stream_is_ignored(tmp_path, kind):
     path = tmp_path / "padded"
     path.write_bytes(COMPRESS[kind](b"a\n") + bytes(40_000))
     assert texts(path) == ["a"]
+
+
+@kinds
+def test_nothing_after_the_first_stream_is_lost(tmp_path, kind):
+    path = tmp_path / "joined"
+    stream = COMPRESS[kind](b"a\n")
+    path.write_bytes(stream + bytes(4) + stream)
+    assert texts(path) == ["a", "a"]
+    path.write_bytes(stream + bytes([stream[0] ^ 1]) + stream[1:])
+    with pytest.raises(InputError):
+        texts(path)
+
+
+@pytest.mark.parametrize("kind", ["plain", "gz", "zst"])
+def test_a_line_that_was_written_to_a_pipe_does_not_wait_for_the_next(kind):
+    flushed = {"plain": lambda text: text,
+               "gz": flushing(zlib.compressobj(wbits=31), zlib.Z_SYNC_FLUSH),
+               "zst": flushing(zstandard.ZstdCompressor().compressobj(),
+                               zstandard.COMPRESSOBJ_FLUSH_BLOCK)}[kind]
+    read, write_end = os.pipe()
+    with (open(read) as stdin, open(write_end, "wb", 0) as pipe, patch.object(sys, "stdin", stdin),
+          ThreadPoolExecutor(1) as thread):
+        lines = iter(Input("-"))
+        for number in range(3):
+            pipe.write(flushed(b"line %d\n" % number))
+            found = thread.submit(next, lines)
+            try:
+                assert found.result(PATIENCE) == b"line %d" % number
+            finally:
+                if not found.done():
+                    pipe.close()  # or the thread would wait for ever
+
+
+def flushing(compressor, mode):
+    return lambda text: compressor.compress(text) + compressor.flush(mode)
 
 
 @kinds
@@ -379,7 +417,7 @@ def test_results_are_json_lines_with_the_fields_of_the_input():
 
 
 def test_text_results_are_one_line_each():
-    writer, record = ChoiceWriter("text"), chosen("a\r\nb\nc\rd")
+    writer, record = ChoiceWriter(FORMATS["text"]), chosen("a\r\nb\nc\rd")
     assert writer(record) == "a b c d\n"
     assert writer.failed(record.failed(InputError("why"))) == "\n"
 

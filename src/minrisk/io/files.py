@@ -15,56 +15,40 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from importlib import import_module
 from io import BufferedReader, RawIOBase
 from types import ModuleType
-from typing import BinaryIO, Literal, NamedTuple, Protocol, Self, cast
+from typing import Any, BinaryIO, Literal, NamedTuple, Self, cast
 
 from minrisk._core.errors import InputError, MinriskError, Wording, needs_extra
 from minrisk.io import remote
 
 _CHUNK = 1 << 15  # bytes; small chunks give a good estimate of the remaining time
-_SPLIT = 1 << 16  # bytes that are split into lines at once; each may be a newline
+_BUFFER = 1 << 16  # bytes that are split into lines at once
 MAX_LINE = 1 << 27  # bytes; a compressed file of 2 MB may hold a line of gigabytes
 # bytes that are decompressed at once: not all libraries can limit the output, which is up to 32
 # megabytes for a kilobyte of zstandard
 _STEP = 1 << 10
 
 
-class Decompressor(Protocol):
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def unused_data(self) -> bytes: ...
-
-    def decompress(self, data: bytes, /) -> bytes: ...
-
-
-class Compressor(Protocol):
-    def compress(self, data: bytes, /) -> bytes: ...
-
-    def flush(self) -> bytes: ...
-
-
 class Codec(NamedTuple):
+    """A compression; its objects have the methods of those of zlib."""
+
     name: str  # also the extension
     magic: bytes
-    decompressor: Callable[[], Decompressor]
-    compressor: Callable[[], Compressor]
+    decompressor: Callable[[], Any]
+    compressor: Callable[[], Any]
 
 
-def _zstd_decompressor() -> Decompressor:
+def _zstd_decompressor() -> Any:
     try:
-        made: Decompressor = import_module("compression.zstd").ZstdDecompressor()
+        return import_module("compression.zstd").ZstdDecompressor()
     except ImportError:  # before Python 3.14
-        made = _zstandard().ZstdDecompressor().decompressobj()
-    return made
+        return _zstandard().ZstdDecompressor().decompressobj()
 
 
-def _zstd_compressor() -> Compressor:
+def _zstd_compressor() -> Any:
     try:
-        made: Compressor = import_module("compression.zstd").ZstdCompressor()
+        return import_module("compression.zstd").ZstdCompressor()
     except ImportError:
-        made = _zstandard().ZstdCompressor().compressobj()
-    return made
+        return _zstandard().ZstdCompressor().compressobj()
 
 
 def _zstandard() -> ModuleType:
@@ -95,7 +79,11 @@ def codec_for(path: str) -> Codec | None:
 
 
 def decompressed(chunks: Iterable[bytes], codec: Codec, name: str) -> Iterator[bytes]:
-    """The content of any number of concatenated compressed streams."""
+    """The content of any number of concatenated compressed streams.
+
+    File objects of the libraries would lose some without an error: that of lzma what follows
+    padding or a damaged header, that of zstandard the end of a file that was cut.
+    """
     decompressor, inside = codec.decompressor(), False
     for chunk in (c[i:i + _STEP] for c in chunks for i in range(0, len(c), _STEP)):
         rest = chunk if inside else chunk.lstrip(b"\0")  # padding between streams is allowed
@@ -109,12 +97,32 @@ def decompressed(chunks: Iterable[bytes], codec: Codec, name: str) -> Iterator[b
                          "compressed data; copy or make it again")
 
 
-def _decompress(decompressor: Decompressor, data: bytes, codec: Codec, name: str) -> bytes:
+def _decompress(decompressor: Any, data: bytes, codec: Codec, name: str) -> bytes:
     try:
-        return decompressor.decompress(data)
+        found: bytes = decompressor.decompress(data)
     except Exception as error:  # each library has its own exceptions
         raise InputError(f"{name}: unreadable {codec.name}: {error}; "
                          "copy or make the file again") from None
+    return found
+
+
+class _ChunkStream(RawIOBase):
+    """Chunks of bytes as a stream, which gives what there is without waiting for more."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest and (chunk := next(self._chunks, None)) is not None:
+            self._rest = memoryview(chunk)
+        size = min(len(buffer), len(self._rest))
+        buffer[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size
 
 
 class Input:
@@ -140,27 +148,14 @@ class Input:
 
     def __iter__(self) -> Iterator[bytes]:
         with as_input_error("read", self.path), self._open() as stream:
-            for line in self._lines(self._content(stream)):
+            content = BufferedReader(_ChunkStream(self._content(stream)), _BUFFER)
+            while line := content.readline(MAX_LINE + 1):
                 self.number += 1
-                yield line
+                if len(line) > MAX_LINE:
+                    raise InputError(f"{self.where}: found a line of more than {MAX_LINE:,} bytes, "
+                                     "wanted one segment a line; is it a file of another format?")
+                yield line.removesuffix(b"\n")
             self._check_size(stream)
-
-    def _lines(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        pending: list[bytes] = []  # joined once a line, so that very long lines stay linear
-        size = 0  # bytes of these
-        for chunk in (c[i:i + _SPLIT] for c in chunks for i in range(0, len(c), _SPLIT)):
-            first, *lines = chunk.split(b"\n")
-            pending.append(first)
-            size += len(first)
-            for line in lines:
-                yield b"".join(pending)
-                pending, size = [line], len(line)
-            if size > MAX_LINE:
-                raise InputError(f"{self.name}:{self.number + 1}: found a line of more than "
-                                 f"{MAX_LINE:,} bytes, wanted one segment a line; is it a file of "
-                                 "another format?")
-        if last := b"".join(pending):
-            yield last
 
     def _check_size(self, stream: BufferedReader) -> None:
         """Raise InputError if the file was cut or written to since the run began."""

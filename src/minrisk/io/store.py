@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Protocol
 
 from minrisk._core.errors import InputError, Wording
 from minrisk.io import remote
-from minrisk.io.files import as_input_error, codec_for, replace_file
+from minrisk.io.files import Output, as_input_error, replace_file
 from minrisk.io.inputs import WORK
 from minrisk.io.platform import try_lock
 
@@ -223,26 +223,28 @@ def check_new(path: str, overwrite: bool) -> None:
 
 def write_text(path: str, text: str) -> None:
     """Write a text whole or not at all, compressed by the extension of the file."""
-    # a lone surrogate, which JSON can express and UTF-8 cannot, becomes its JSON escape
-    data, codec = text.encode("utf-8", "backslashreplace"), codec_for(path)
-    if codec is not None:
-        compressor = codec.compressor()
-        data = compressor.compress(data) + compressor.flush()
-    write_whole(path, [data])
+    with _whole(path) as temporary, Output(temporary, name=path) as output:
+        output.write(text)
 
 
 def write_whole(path: str, chunks: Iterable[bytes]) -> int:
     """Write a file whole or not at all, also at a URL; returns the number of bytes."""
+    with (_whole(path) as temporary, as_input_error("write", path),
+          open(temporary, "wb") as output):
+        return sum(map(output.write, chunks))
+
+
+@contextmanager
+def _whole(path: str) -> Iterator[str]:
+    """A temporary file to write inside, which then gets its name."""
     store, name = file_store(path, None)
     with locked(store):
         temporary = os.path.join(store.work, "file")
         try:
-            with as_input_error("write", path), open(temporary, "wb") as output:
-                size = sum(map(output.write, chunks))
+            yield temporary
             store.put(temporary, name)
         finally:
             Path(temporary).unlink(missing_ok=True)
-    return size
 
 
 def _has_lock(stream: BinaryIO, path: str) -> bool:
