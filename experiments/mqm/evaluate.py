@@ -20,7 +20,7 @@ from scoring import accuracy, difference, distinct, spearman, with_interval
 
 import minrisk
 from minrisk._core.groups import WeightedRows
-from minrisk.metrics.mqm import MQM
+from minrisk.metrics.neural.mqm import MQM
 
 HERE = Path(__file__).parent
 STATISTICS = {"Spearman": spearman, "accuracy": accuracy}

@@ -538,7 +538,7 @@ def test_the_papers_way_computes_what_ours_does():
         pytest.importorskip(module)
     import timed_methods
 
-    from minrisk.metrics.mqm import MQM
+    from minrisk.metrics.neural.mqm import MQM
 
     metric, source = MQM(aggregation="mean", device="numpy"), "le chat"
     model, peer = timed_methods.SmallModel(metric), timed_methods.peers.PAPER

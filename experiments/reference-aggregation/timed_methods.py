@@ -156,7 +156,7 @@ def fastchrf_way(work: Work) -> dict[str, Any]:
 
 
 def mqm(work: Work) -> Found:
-    from minrisk.metrics.mqm import MQM
+    from minrisk.metrics.neural.mqm import MQM
 
     metric = MQM(aggregation="mean", device="numpy")
     # the authors' scripts embed and score what is distinct; to weigh it costs next to nothing

@@ -21,7 +21,7 @@ import numpy as np
 
 import minrisk
 from minrisk.io.files import Input
-from minrisk.metrics.exact_match import canonical_number
+from minrisk.metrics.votes.exact_match import canonical_number
 
 BOXED = r"\\boxed\{[^}]*?(-?\d[\d,]*(?:\.\d+)?)[^}\d]*\}"
 METRICS = {"exact-match": minrisk.ExactMatch(BOXED, numbers=True), "symbolic": "symbolic",

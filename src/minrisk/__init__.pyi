@@ -13,30 +13,30 @@ from minrisk.evaluation.scoring import Score, score
 from minrisk.evaluation.validation import Validation
 from minrisk.io.segments import ReferenceFile
 from minrisk.io.text import TextFiles
-from minrisk.metrics.bertscore import BertScore
-from minrisk.metrics.bleu import BLEU
-from minrisk.metrics.bleurt import Bleurt
-from minrisk.metrics.cached import Cached
-from minrisk.metrics.chrf import ChrF
 from minrisk.metrics.cider import Cider
-from minrisk.metrics.combined import Combined, Cutoff, Symmetric
 from minrisk.metrics.comet import Comet, CometQE
 from minrisk.metrics.comet.unified import CometKiwi, XComet
-from minrisk.metrics.command import Command
-from minrisk.metrics.documents import Documents
 from minrisk.metrics.edit import Cer, Edit, Wer
 from minrisk.metrics.embedding import Embedding
-from minrisk.metrics.exact_match import ExactMatch, Outcomes
 from minrisk.metrics.given import LogProb
-from minrisk.metrics.json_match import JsonMatch
 from minrisk.metrics.judge import Judge
-from minrisk.metrics.metricx import MetricX, MetricXQE
-from minrisk.metrics.mqm import MQM
-from minrisk.metrics.python import Python
-from minrisk.metrics.reward import Reward
-from minrisk.metrics.rouge import Rouge, RougeL
-from minrisk.metrics.symbolic import Symbolic
+from minrisk.metrics.neural.bertscore import BertScore
+from minrisk.metrics.neural.bleurt import Bleurt
+from minrisk.metrics.neural.metricx import MetricX, MetricXQE
+from minrisk.metrics.neural.mqm import MQM
+from minrisk.metrics.neural.reward import Reward
+from minrisk.metrics.ngram.bleu import BLEU
+from minrisk.metrics.ngram.chrf import ChrF
+from minrisk.metrics.ngram.rouge import Rouge, RougeL
 from minrisk.metrics.ter import Ter
+from minrisk.metrics.user_code.command import Command
+from minrisk.metrics.user_code.python import Python
+from minrisk.metrics.votes.exact_match import ExactMatch, Outcomes
+from minrisk.metrics.votes.json_match import JsonMatch
+from minrisk.metrics.votes.symbolic import Symbolic
+from minrisk.metrics.wrappers.cached import Cached
+from minrisk.metrics.wrappers.combined import Combined, Cutoff, Symmetric
+from minrisk.metrics.wrappers.documents import Documents
 from minrisk.samplers.ct2 import CTranslate2
 from minrisk.samplers.hf import Transformers
 from minrisk.samplers.openai import Endpoint

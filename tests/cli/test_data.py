@@ -110,7 +110,7 @@ def test_the_matrix_has_a_row_and_a_column_for_each_duplicate():
 
 
 def test_plug_ins_are_found_and_built_in_names_win(monkeypatch):
-    points = {"mine": "minrisk.metrics.chrf:ChrF", "chrf": "nowhere:Nothing"}
+    points = {"mine": "minrisk.metrics.ngram.chrf:ChrF", "chrf": "nowhere:Nothing"}
     monkeypatch.setattr("minrisk._core.registry._entry_points", lambda group: points)
     assert METRICS.names() == [*METRICS.builtin, "mine"]
     assert METRICS.make("mine", order=2) == minrisk.ChrF(order=2)

@@ -20,11 +20,11 @@ from minrisk._core.reference_parts import PartsDecoder
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy, batch_size_of, loads_model, metrics_of, prepare
 from minrisk.io.records import Record
-from minrisk.metrics.combined import Combined, Symmetric
 from minrisk.metrics.comet import Comet, CometQE
 from minrisk.metrics.edit import Edit
-from minrisk.metrics.mqm import MQM
+from minrisk.metrics.neural.mqm import MQM
 from minrisk.metrics.ter import Ter
+from minrisk.metrics.wrappers.combined import Combined, Symmetric
 from minrisk.run.references import ComputePartialStatistics
 from minrisk.run.stages import Decode
 from minrisk.strategies.cascade import UncountedStage

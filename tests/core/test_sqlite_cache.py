@@ -12,7 +12,7 @@ import pytest
 
 from minrisk import InputError
 from minrisk._core.sqlite_cache import MEMORY, SqliteCache
-from minrisk.metrics._embedding_cache import EmbeddingCache
+from minrisk.metrics.embedding import EmbeddingCache
 
 TABLE = "CREATE TABLE IF NOT EXISTS numbers (key TEXT PRIMARY KEY, value REAL)"
 PUT = "INSERT OR REPLACE INTO numbers VALUES (?, ?)"

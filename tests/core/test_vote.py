@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from minrisk._core.vote import Vote, answer_of, find_answer, log_evidence
-from minrisk.metrics.chrf import ChrF
-from minrisk.metrics.exact_match import ExactMatch
-from minrisk.metrics.json_match import JsonMatch
-from minrisk.metrics.symbolic import Symbolic
+from minrisk.metrics.ngram.chrf import ChrF
+from minrisk.metrics.votes.exact_match import ExactMatch
+from minrisk.metrics.votes.json_match import JsonMatch
+from minrisk.metrics.votes.symbolic import Symbolic
 
 TRIALS = 400
 DRAWS = 200  # of a trial at most; a rule that is often wrong is so early

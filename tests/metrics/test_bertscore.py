@@ -21,8 +21,8 @@ from commands import run, write
 from minrisk._core.errors import MissingExtra
 from minrisk._core.metric import Ability
 from minrisk._core.process import progress_listener
-from minrisk.metrics.bertscore import BertScore
-from minrisk.metrics.bertscore.encoder import TokenEmbeddings
+from minrisk.metrics.neural.bertscore import BertScore
+from minrisk.metrics.neural.bertscore.encoder import TokenEmbeddings
 from minrisk.testing import check_metric, check_strategy
 from tolerance import SINGLE, assert_close
 
@@ -105,7 +105,7 @@ def test_matching_equals_a_loop_over_texts_where_nothing_is_similar():
 
 def test_small_batches_and_blocks_change_nothing(monkeypatch):
     large = scores(bertscore())
-    monkeypatch.setattr("minrisk.metrics.bertscore.matcher._TOKENS_PER_BLOCK", {False: 1})
+    monkeypatch.setattr("minrisk.metrics.neural.bertscore.matcher._TOKENS_PER_BLOCK", {False: 1})
     assert_close(scores(bertscore(tokens=1)), large, "fp32")
 
 
@@ -204,13 +204,13 @@ def test_bad_options_are_told(options, message):
 
 
 def test_the_layer_of_a_well_known_model_is_known():
-    from minrisk.metrics.bertscore.encoder import _layer
+    from minrisk.metrics.neural.bertscore.encoder import _layer
 
     assert _layer("FacebookAI/roberta-large", None, 24) == 17
     assert _layer("FacebookAI/roberta-large", 3, 24) == 3
 
 
 def test_without_torch_the_install_line_is_given(monkeypatch):
-    monkeypatch.setitem(sys.modules, "minrisk.metrics.bertscore.matcher", None)
+    monkeypatch.setitem(sys.modules, "minrisk.metrics.neural.bertscore.matcher", None)
     with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[neural\]'"):
         bertscore().features(["a"])

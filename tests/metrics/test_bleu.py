@@ -20,8 +20,9 @@ import minrisk
 from generators import cases, text_lists
 from generators import texts as generated_texts
 from minrisk import Groups, _native
-from minrisk.metrics import _backend, _bleu_plain
-from minrisk.metrics._tokenizers import BUILTIN
+from minrisk.metrics import _backend
+from minrisk.metrics.ngram import bleu_plain
+from minrisk.metrics.ngram.tokenizers import BUILTIN
 from native_twin import check_twin
 from tolerance import assert_close
 
@@ -119,7 +120,7 @@ def check_tokens(text: str, tokenize: str) -> None:
     line break join two words.
     """
     expected = sacrebleu(minrisk.BLEU(tokenize=tokenize)).tokenizer(text.rstrip()).split()
-    for core in (_native.bleu, _bleu_plain):
+    for core in (_native.bleu, bleu_plain):
         [ours] = core.tokenize([text], tokenize)
         assert ours.split() == expected
 
@@ -140,7 +141,7 @@ def test_tokens_are_sacrebleus(text, tokenize):
 @pytest.mark.parametrize("text", ["", "\ufeff", "\ufeffa", "\ufffe", "\ud800", "\udfffa\ud800",
                                   "\ud83d" + "\ude00", "\U0010ffff\x00"])
 def test_byte_order_marks_and_surrogates_are_characters_of_tokens(text):
-    for core in (_native.bleu, _bleu_plain):
+    for core in (_native.bleu, bleu_plain):
         assert core.tokenize(["x", text], "none") == ["x", text]
 
 

@@ -20,7 +20,7 @@ from commands import run, write
 from minrisk._core.errors import MissingExtra
 from minrisk._core.metric import Ability
 from minrisk._core.process import progress_listener
-from minrisk.metrics.bleurt import Bleurt
+from minrisk.metrics.neural.bleurt import Bleurt
 from minrisk.testing import check_metric, check_strategy
 from tolerance import SINGLE, assert_close
 
@@ -159,6 +159,6 @@ def test_a_model_that_is_not_there_is_told():
 
 
 def test_without_torch_the_install_line_is_given(monkeypatch):
-    monkeypatch.setitem(sys.modules, "minrisk.metrics.bleurt.scorer", None)
+    monkeypatch.setitem(sys.modules, "minrisk.metrics.neural.bleurt.scorer", None)
     with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[neural\]'"):
         scores(bleurt())

@@ -27,11 +27,11 @@ from minrisk._core.fingerprint import fingerprint
 from minrisk._core.metric import Ability
 from minrisk._core.registry import METRICS, quoted
 from minrisk._core.signature import parts_signature
-from minrisk.metrics.cached import Cached, _Keys, _table
-from minrisk.metrics.combined import Combined, Symmetric
 from minrisk.metrics.edit import Edit
-from minrisk.metrics.exact_match import ExactMatch
 from minrisk.metrics.given import GivenScores
+from minrisk.metrics.votes.exact_match import ExactMatch
+from minrisk.metrics.wrappers.cached import Cached, _Keys, _table
+from minrisk.metrics.wrappers.combined import Combined, Symmetric
 from minrisk.strategies.confident import MAX_CONTENDERS
 from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, PARTS_CHECKS, check_metric
 from small_metrics import many
@@ -459,7 +459,7 @@ def test_a_table_that_stays_locked_is_told(tmp_path, monkeypatch):
 
 def test_processes_share_a_file_of_scores(tmp_path):
     path = tmp_path / "scores.db"
-    code = ("import sys, minrisk; from minrisk.metrics.cached import Cached;"
+    code = ("import sys, minrisk; from minrisk.metrics.wrappers.cached import Cached;"
             "texts = [str(i % 50) * 3 for i in range(int(sys.argv[2]))];"
             "print(minrisk.decode(texts, metric=Cached(minrisk.ChrF(), sys.argv[1])).best)")
     made = [subprocess.Popen([sys.executable, "-c", code, str(path), count],

@@ -15,10 +15,10 @@ from scipy.optimize import linear_sum_assignment, linprog
 import minrisk
 from commands import run, write
 from generators import FEW, cases
-from minrisk.metrics import documents
-from minrisk.metrics._transport import exact_transport, sinkhorn_transport
-from minrisk.metrics.documents import Documents, sentences
 from minrisk.metrics.edit import Edit
+from minrisk.metrics.wrappers import documents
+from minrisk.metrics.wrappers.documents import Documents, sentences
+from minrisk.metrics.wrappers.transport import exact_transport, sinkhorn_transport
 from minrisk.testing import METRIC_CHECKS
 from project import TESTS
 from small_metrics import Common

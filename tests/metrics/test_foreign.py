@@ -14,8 +14,8 @@ import pytest
 import minrisk
 from commands import run, spawn, wait_for, write
 from minrisk._core.registry import METRICS
-from minrisk.metrics.command import Command, Program, _program
-from minrisk.metrics.python import Python
+from minrisk.metrics.user_code.command import Command, Program, _program
+from minrisk.metrics.user_code.python import Python
 from minrisk.testing import check_metric
 
 FUNCTIONS = '''
@@ -405,7 +405,7 @@ def test_children_of_a_script_end_with_the_interpreter(script, tmp_path):
     shell, started = script
     background = shell.read_text().replace("hang.py", "hang.py &")
     shell.write_text(f"{background}while read line; do echo 1; done\n")
-    code = ("from minrisk.metrics.command import Command; import pathlib, sys, time\n"
+    code = ("from minrisk.metrics.user_code.command import Command; import pathlib, sys, time\n"
             "m = Command(sys.argv[1]); print(m.scores(m.features(['a']), m.features(['b'])))\n"
             "while not pathlib.Path(sys.argv[2]).exists(): time.sleep(0.01)")
     done = subprocess.run([sys.executable, "-c", code, shell, started], capture_output=True,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import minrisk
 from generators import FEW, cases
-from minrisk.metrics.json_match import JsonMatch, canonical
+from minrisk.metrics.votes.json_match import JsonMatch, canonical
 from minrisk.testing import METRIC_CHECKS
 from tolerance import assert_close
 

@@ -19,7 +19,7 @@ from minrisk._core.metric import Ability
 from minrisk._core.registry import METRICS
 from minrisk.metrics.edit import Edit
 from minrisk.metrics.embedding import Embedding
-from minrisk.metrics.exact_match import ExactMatch
+from minrisk.metrics.votes.exact_match import ExactMatch
 from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, PARTS_CHECKS, Case, check_metric
 from minrisk.testing import cases as given_cases
 from tolerance import SINGLE, assert_close

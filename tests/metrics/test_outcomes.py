@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import minrisk
 from commands import run, write
 from generators import FEW, cases
-from minrisk.metrics.exact_match import Outcomes
+from minrisk.metrics.votes.exact_match import Outcomes
 from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, PARTS_CHECKS
 
 PROGRAMS = ["print(2 + 2)", "print(1 / 0)", "print(4)", "print(5)", "print(5) "]

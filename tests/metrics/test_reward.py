@@ -12,7 +12,7 @@ import pytest
 import minrisk
 from commands import run
 from minrisk._core.errors import InputError, MinriskError, UnusableError
-from minrisk.metrics.reward.server import read_scores
+from minrisk.metrics.neural.reward.server import read_scores
 from minrisk.testing import check_metric
 from openai_server import Faulty, Handler, status
 from project import blocks

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import minrisk
 from generators import FEW, cases, text_lists
-from minrisk.metrics.rouge import Rouge, RougeL
+from minrisk.metrics.ngram.rouge import Rouge, RougeL
 from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, PARTS_CHECKS
 from tolerance import assert_close
 

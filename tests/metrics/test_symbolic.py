@@ -7,8 +7,8 @@ from importlib.util import find_spec
 import pytest
 
 import minrisk
-from minrisk.metrics._math_answers import find_answer
-from minrisk.metrics.symbolic import Symbolic
+from minrisk.metrics.votes.math_answers import find_answer
+from minrisk.metrics.votes.symbolic import Symbolic
 
 pytestmark = pytest.mark.skipif(not find_spec("math_verify"), reason="needs math_verify")
 LONG = "She adds the apples of every day to those of the day before, and counts. " * 5
@@ -81,7 +81,7 @@ def test_hostile_texts_are_read_in_linear_time(text):
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr("minrisk.metrics.symbolic.find_spec", lambda name: None)
+    monkeypatch.setattr("minrisk.metrics.votes.symbolic.find_spec", lambda name: None)
     with pytest.raises(minrisk.MissingExtra, match=r"minrisk\[math\]"):
         scores(["1"], ["1"])
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mbr_server import serving, settings
-from minrisk.metrics.exact_match import ExactMatch
+from minrisk.metrics.votes.exact_match import ExactMatch
 from tolerance import assert_close
 from upstream import mock_upstream
 

@@ -11,7 +11,7 @@ import minrisk
 from commands import PATIENCE
 from mbr_server import serving, settings
 from minrisk._core.vote import Vote
-from minrisk.metrics.symbolic import Symbolic
+from minrisk.metrics.votes.symbolic import Symbolic
 from minrisk.openai.completions import CompletionResponse
 from minrisk.openai.responses import Choice
 from minrisk.server.choosing import Votes

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import pytest
 
 from minrisk.io.files import Input
-from minrisk.metrics.exact_match import canonical_number
+from minrisk.metrics.votes.exact_match import canonical_number
 from project import ROOT, SHARED, load_module
 
 SAMPLES = SHARED / "llm" / "gsm8k-qwen2.5-0.5b.jsonl.xz"

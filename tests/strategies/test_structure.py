@@ -9,7 +9,7 @@ from hypothesis import given
 import minrisk
 from commands import run, write
 from generators import FEW, cases
-from minrisk.metrics.combined import Combined, Cutoff
+from minrisk.metrics.wrappers.combined import Combined, Cutoff
 from minrisk.testing import METRIC_CHECKS
 from small_metrics import many
 from tolerance import assert_close

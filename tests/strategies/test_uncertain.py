@@ -12,7 +12,7 @@ import pytest
 import minrisk
 from minrisk._core.batch import bind
 from minrisk._core.segment import Ranking, Segment
-from minrisk.metrics.exact_match import ExactMatch
+from minrisk.metrics.votes.exact_match import ExactMatch
 from minrisk.strategies.uncertain import clusters
 from tolerance import assert_close
 

@@ -86,7 +86,7 @@ def as_metric(value: Any, field: str = "metric") -> AnyMetric:
     if _has_methods(value):
         return MetricAdapter(value)
     if callable(value):
-        from minrisk.metrics.python import Function
+        from minrisk.metrics.user_code import Function
 
         return Function(value)
     raise _not_a_metric(value, field)

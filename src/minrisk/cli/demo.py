@@ -33,7 +33,7 @@ from minrisk.cli.run_options import QUIET_HELP, apply_quiet
 from minrisk.cli.score_report import echo_table
 from minrisk.io.files import Input
 from minrisk.io.formats import json_line
-from minrisk.metrics.chrf import ChrF
+from minrisk.metrics.ngram.chrf import ChrF
 from minrisk.run.options import THREADS_HELP
 from minrisk.strategies.groups import Standard
 from minrisk.tasks.inspect import inspect

@@ -12,8 +12,8 @@ import numpy as np
 
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import Strategy, segment_rng
-from minrisk.metrics.chrf import ChrF
-from minrisk.metrics.mqm import MQM
+from minrisk.metrics.neural.mqm import MQM
+from minrisk.metrics.ngram.chrf import ChrF
 from minrisk.strategies.cascade import AggregateToFine, CoarseToFine
 from minrisk.strategies.groups import Aggregate, NByS, Standard
 

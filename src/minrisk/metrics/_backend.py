@@ -9,12 +9,14 @@ from types import ModuleType
 
 from minrisk._core.errors import InputError, unknown, warn
 
+_PLAIN = {"chrf": "ngram.chrf_plain", "bleu": "ngram.bleu_plain", "ter": "_ter_plain"}
+
 
 def backend(metric: str) -> ModuleType:
     """The implementation of a metric; MINRISK_CORE selects avx512, avx2, portable or plain."""
     native = _native()
     if native is None:
-        return import_module(f"minrisk.metrics._{metric}_plain")
+        return import_module(f"minrisk.metrics.{_PLAIN[metric]}")
     part: ModuleType = getattr(native, metric)
     return part
 

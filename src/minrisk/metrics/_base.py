@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,7 @@ import numpy.typing as npt
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.groups import WeightedRows, check_rows
-from minrisk._core.metric import AnyMetric, DerivedMetric, Metric, Traits
-from minrisk._core.segment import Segment
+from minrisk._core.metric import Metric
 
 Objects = npt.NDArray[np.object_]  # features that are Python objects: texts, lists of words, ...
 
@@ -38,25 +37,3 @@ class SourceMetric(Metric[WeightedRows]):
             raise InputError(f"metric {self.name!r} needs the source")
         check_rows(self, source, *others)
         return source
-
-
-class WrapperMetric(DerivedMetric[Any]):
-    """A metric that computes its scores from those of one inner metric."""
-
-    metric: AnyMetric
-
-    @property
-    def traits(self) -> Traits:
-        return Traits.combined([self.metric])
-
-    def agreement(self, scores: Floats, whole: Floats) -> Floats:
-        return self.metric.agreement(scores, whole)
-
-    def features(self, texts: Sequence[str]) -> Any:
-        return self.metric.features(texts)
-
-    def segment_features(self, segment: Segment, texts: Sequence[str]) -> Any:
-        return self.metric.segment_features(segment, texts)
-
-    def as_given(self, refs: Any) -> Any:
-        return self.metric.as_given(refs)

@@ -22,7 +22,7 @@ from minrisk._core.groups import Groups, WeightedRows, check_rows
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Metric, PartialStatistics
 from minrisk._core.options import option
-from minrisk.metrics._tokenizers import LOWERCASE_HELP, PUNCTUATION_HELP, normalized
+from minrisk.metrics.ngram.tokenizers import LOWERCASE_HELP, PUNCTUATION_HELP, normalized
 
 _SCALE = 10.0  # of a score, as published
 _MAX_MATCHES_PER_BLOCK = 1 << 22  # n-grams in common that are held at a time

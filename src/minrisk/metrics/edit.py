@@ -20,7 +20,7 @@ from minrisk._core.metric import Metric
 from minrisk._core.options import option
 from minrisk._core.process import threads
 from minrisk.metrics._base import Objects, objects
-from minrisk.metrics._tokenizers import LOWERCASE_HELP, PUNCTUATION_HELP, normalized
+from minrisk.metrics.ngram.tokenizers import LOWERCASE_HELP, PUNCTUATION_HELP, normalized
 
 Measure = Literal["Levenshtein.distance", "Levenshtein.normalized_similarity", "LCSseq.similarity"]
 

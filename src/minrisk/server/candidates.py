@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minrisk._core.sampler import Sample
-from minrisk.metrics.json_match import JsonMatch, canonical
+from minrisk.metrics.votes.json_match import JsonMatch, canonical
 from minrisk.openai.responses import Choice
 
 _END_OF_REASONING = "</think>"  # some servers leave it in the content

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from minrisk._core.strategy import Strategy, metrics_of
-from minrisk.metrics.json_match import JsonMatch
+from minrisk.metrics.votes.json_match import JsonMatch
 from minrisk.openai.completions import API, UpstreamRequest, request_seed
 from minrisk.server.errors import ApiError
 from minrisk.server.settings import Settings

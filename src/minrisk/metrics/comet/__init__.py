@@ -22,8 +22,7 @@ from minrisk.metrics.comet.estimator_metric import (
     EstimatorMetric,
     PairScorer,
 )
-from minrisk.metrics.neural import NeuralModel
-from minrisk.metrics.neural.reference_free import ReferenceFree
+from minrisk.metrics.neural import NeuralModel, ReferenceFree
 
 if TYPE_CHECKING:
     from torch import Tensor

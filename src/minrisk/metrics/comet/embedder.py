@@ -15,10 +15,10 @@ from minrisk._core.lazy import lazy
 from minrisk._torch.device import InDtype, Runtime
 from minrisk._torch.int8 import quantize_linear_layers
 from minrisk._torch.weights import fingerprint, load_weights, meta_build
-from minrisk.metrics._embedding_cache import EmbeddingCache, Vectors
 from minrisk.metrics.comet import checkpoint, packed
 from minrisk.metrics.comet.encoder import CometEncoder
 from minrisk.metrics.comet.estimator import INPUT_BLOCKS, feed_forward
+from minrisk.metrics.embedding import EmbeddingCache, Vectors
 
 if TYPE_CHECKING:
     from minrisk.metrics.comet import CometModel

@@ -17,7 +17,7 @@ from minrisk._core.groups import WeightedRows
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk.metrics.comet import MODEL_HELP, CometModel
-from minrisk.metrics.neural.reference_free import ReferenceFree
+from minrisk.metrics.neural import ReferenceFree
 
 if TYPE_CHECKING:
     from minrisk.metrics.comet.unified_scorer import UnifiedScorer

@@ -1,13 +1,20 @@
-"""The base class of metrics with a neural network.
+"""Base classes of metrics with a neural network.
 
 This file needs no torch, so that such metrics can be listed where their extras are not installed.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
+import numpy as np
+
+from minrisk._core.arrays import Floats
+from minrisk._core.groups import Groups, WeightedRows, check_rows
+from minrisk._core.metric import PartialStatistics
 from minrisk._core.options import option
 from minrisk.metrics._base import SourceMetric
 
@@ -28,3 +35,74 @@ class NeuralModel(SourceMetric):
     def __getstate__(self) -> dict[str, Any]:
         """A model is sent as its options, and loaded where it arrives."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+class CrossEncoderScorer(Protocol):
+    """A loaded model that scores all pairs of texts."""
+
+    def scores(self, hyps: Sequence[str], refs: Sequence[str], source: str) -> Floats: ...
+
+
+@dataclass(frozen=True)
+class CrossEncoder(NeuralModel, ABC):
+    """A metric whose model reads every pair; its features are the texts."""
+
+    @property
+    def needs_source(self) -> bool:
+        return False
+
+    def prepare(self) -> None:
+        self._scorer  # noqa: B018 - which loads the model
+
+    def features(self, texts: Sequence[str]) -> WeightedRows:
+        return WeightedRows.plain(self, list(texts), np.arange(len(texts)))
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows,
+               source: WeightedRows | None = None) -> Floats:
+        """(H, R) the score of every pair."""
+        (text,) = self._texts(self._checked(source)) if self.needs_source else ("",)
+        return self._scorer.scores(self._texts(hyps), self._texts(refs), text)
+
+    @property
+    @abstractmethod
+    def _scorer(self) -> CrossEncoderScorer: ...
+
+    def _texts(self, features: WeightedRows) -> list[Any]:
+        check_rows(self, features)
+        return [features.base[row] for row in features.members]
+
+
+class ReferenceFree(SourceMetric, ABC):
+    """A metric whose scores do not depend on references, nor on averages of them.
+
+    It has no fields: those of a dataclass would hide what the model beside it declares anew.
+    """
+
+    ignores_references: ClassVar[bool] = True
+    needs_source: ClassVar[bool] = True
+
+    @abstractmethod
+    def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
+        """(H,) the model's score of each hypothesis with its source."""
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows,
+               source: WeightedRows | None = None) -> Floats:
+        """(H, R) the quality of each hypothesis, whatever the reference."""
+        quality = self.quality(hyps, self._checked(source, hyps, refs))
+        return np.tile(quality[:, None], len(refs))
+
+    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                source: WeightedRows | None = None) -> Floats:
+        quality: Floats = self.quality(hyps, self._checked(source, hyps, refs)) * mass.sum()
+        return quality
+
+    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
+        return refs.average(groups)
+
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
+                           weights: Floats) -> PartialStatistics:
+        return np.zeros(0)  # references do not matter
+
+    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
+                 source: WeightedRows | None = None) -> Floats:
+        return self.quality(hyps, self._checked(source, hyps))

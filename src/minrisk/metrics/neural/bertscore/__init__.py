@@ -1,0 +1,101 @@
+"""BERTScore (Zhang et al. 2020): tokens of two texts matched greedily by their embeddings.
+
+This file needs no torch, so that the metric can be listed where its extra is not installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import needs_extra
+from minrisk._core.groups import WeightedRows, check_rows
+from minrisk._core.lazy import lazy
+from minrisk._core.options import option
+from minrisk._core.segment import Segment
+from minrisk.metrics._base import agreement_of_cosines
+from minrisk.metrics.neural import NeuralModel
+
+if TYPE_CHECKING:
+    from minrisk.metrics.neural.bertscore.matcher import GreedyMatcher
+
+
+@dataclass(frozen=True)
+class BertScore(NeuralModel):
+    """tokens matched greedily by their embeddings in any encoder; needs minrisk[neural]
+
+    BERTScore (Zhang et al. 2020), with the numbers of `bert-score`, -1 to 1 without a baseline.
+
+    Args:
+        model: hub name or folder of an encoder of transformers.
+        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
+        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
+        tokens: maximum number of tokens in a batch; None chooses by the device.
+        layer: layer whose hidden states are compared; None is bert-score's choice for the model.
+        part: part of the match that is the score: "f1", "precision" or "recall".
+        idf: what rare tokens are weighted by: a file with a text per line, or "references", the
+            distinct references of the segment; None weighs all tokens alike.
+        baseline: file of baseline scores, in bert-score's format, that scores are rescaled by.
+
+    Raises:
+        InputError: when it is used, if a file cannot be read, or no layer is known for the model.
+        MissingExtra: when it is used, if torch or transformers is not installed.
+
+    >>> import minrisk
+    >>> bertscore = minrisk.BertScore("FacebookAI/xlm-roberta-base", part="recall", device="cpu")
+    >>> print(minrisk.signature(bertscore, "metric").partition("|dtype")[0])
+    metric:bertscore|model:FacebookAI/xlm-roberta-base
+    >>> minrisk.decode(["a cat", "the cat", "a dog"], metric=bertscore)  # doctest: +SKIP
+    """
+
+    name: ClassVar[str] = "bertscore"
+    papers: ClassVar[tuple[str, ...]] = ("Zhang et al. 2020",)
+    cost: ClassVar[str] = "n + m runs of the model, and n · m matchings of tokens"
+    model: str = option("google-bert/bert-base-multilingual-cased",
+                        help="hub name or folder of the model")
+    layer: int | None = option(None, help="layer that is compared; bert-score's choice unless "
+                               "given")
+    part: Literal["f1", "precision", "recall"] = option("f1", help="part of the match to use")
+    idf: str | None = option(None, help="file with a text per line by which rare tokens weigh "
+                                        "more, or 'references' for those of the segment")
+    baseline: str | None = option(None, help="file of baselines, in bert-score's format")
+
+    def prepare(self) -> None:
+        self._matcher  # noqa: B018 - which loads the model
+
+    @property
+    def needs_segment(self) -> bool:
+        """Whether tokens are weighted by the references of the segment."""
+        return self.idf == "references"
+
+    def features(self, texts: Sequence[str]) -> WeightedRows:
+        return WeightedRows.plain(self, self._matcher.encode(texts), np.arange(len(texts)))
+
+    def segment_features(self, segment: Segment, texts: Sequence[str]) -> WeightedRows:
+        """Of references with the weights of tokens by all of them, however few a call is given."""
+        weighted = zip(segment.references, segment.weights.tolist(), strict=True)
+        references = {text for text, weight in weighted if weight > 0}
+        encoded = self._matcher.encode(texts, [text in references for text in texts])
+        return WeightedRows.plain(self, encoded, np.arange(len(texts)))
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
+        """(H, R) BERTScore of every pair."""
+        check_rows(self, hyps, refs)
+        return self._matcher.scores(*([side.base[row] for row in side.members]
+                                      for side in (hyps, refs)))
+
+    def agreement(self, scores: Floats, whole: Floats) -> Floats:
+        """Scores are means of cosines, unless they are rescaled."""
+        if self.baseline is not None:
+            return super().agreement(scores, whole)
+        return agreement_of_cosines(scores)
+
+    @lazy
+    def _matcher(self) -> GreedyMatcher:
+        with needs_extra("BERTScore", "neural"):
+            from minrisk.metrics.neural.bertscore.matcher import GreedyMatcher
+        return GreedyMatcher(self)

@@ -1,0 +1,117 @@
+"""MetricX (Juraska et al. 2023, 2024): an mT5 that predicts an error from 0 to 25.
+
+This file needs no torch, so that the metric can be listed where its extra is not installed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError, Wording, needs_extra
+from minrisk._core.groups import WeightedRows
+from minrisk._core.lazy import lazy
+from minrisk._core.options import option
+from minrisk.metrics.neural import CrossEncoder, ReferenceFree
+
+if TYPE_CHECKING:
+    from minrisk.metrics.neural.metricx.scorer import MetricXScorer
+
+_MODEL = "google/metricx-24-hybrid-large-v2p6"
+_PUBLISHED_NAME = re.compile(r"metricx-(23|24)(-qe)?")  # of published models
+
+
+@dataclass(frozen=True)
+class MetricX(CrossEncoder):
+    """MetricX-24 and MetricX-23, an error from 0 to 25 (negated): pairs only; minrisk[neural]
+
+    MetricX (Juraska et al. 2023, 2024): an mT5 that reads source, hypothesis and reference
+    together, so that references cannot be averaged. The error is negated, so that higher is better.
+
+    Args:
+        model: hub name or folder of the model.
+        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
+        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
+        tokens: maximum number of tokens in a batch; None chooses by the device.
+        tokenizer: hub name or folder of mT5's tokenizer.
+        version: input format, "24" (with the source) or "23" (without it).
+
+    Raises:
+        InputError: if the name of a published model contradicts the version, or, when it is used,
+            if the model is not MetricX.
+        MissingExtra: when it is used, if torch or transformers is not installed.
+
+    >>> import minrisk
+    >>> minrisk.MetricX().needs_source, minrisk.MetricX().is_error
+    (True, True)
+    >>> minrisk.MetricX("google/metricx-23-large-v2p0")
+    Traceback (most recent call last):
+    minrisk.InputError: google/metricx-23-large-v2p0: is MetricX-23 by its name, ...
+    >>> samples = ["Le chat dort.", "Le chien dort."]
+    >>> minrisk.decode(samples, metric="metricx", source="The cat is asleep.")  # doctest: +SKIP
+    """
+
+    name: ClassVar[str] = "metricx"
+    papers: ClassVar[tuple[str, ...]] = ("Juraska et al. 2023", "Juraska et al. 2024")
+    cost: ClassVar[str] = "n · m runs of the model"
+    is_error: ClassVar[bool] = True
+
+    model: str = option(_MODEL, help="hub name or folder of the model")
+    tokenizer: str = option("google/mt5-large", help="hub name or folder of mT5's tokenizer")
+    version: Literal["24", "23"] = option("24", help="input format; 24 includes the source")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        named = _PUBLISHED_NAME.search(self.model)
+        if named and named[1] != self.version:
+            raise InputError(Wording("{model}: is MetricX-{named} by its name, but version is "
+                                     "{version!r}; set version={named!r}", model=self.model,
+                                     named=named[1], version=self.version))
+        own = "metricx-qe" if named and named[2] else "metricx"
+        if named and self.version == "23" and own != self.name:  # 24 can do both
+            raise InputError(f"{self.model}: was trained for another task by its name; "
+                             f"use it as the metric {own!r}")
+
+    @property
+    def needs_source(self) -> bool:
+        return self.version == "24"
+
+    @lazy
+    def _scorer(self) -> MetricXScorer:
+        with needs_extra("MetricX", "neural"):
+            from minrisk.metrics.neural.metricx.scorer import MetricXScorer
+        return MetricXScorer(self)
+
+
+@dataclass(frozen=True)
+class MetricXQE(ReferenceFree, MetricX):
+    """MetricX-24 and MetricX-23-QE by the source alone; every strategy then ranks by quality
+
+    MetricX (Juraska et al. 2023, 2024) without references: an estimate of the error of a
+    hypothesis, given its source, from 0 to 25 and negated. Needs minrisk[neural].
+
+    Args:
+        model: hub name or folder of the model; for version "23" one of its QE models.
+        dtype, device, tokens, tokenizer, version: as in `MetricX`.
+
+    Raises:
+        InputError: as `MetricX`.
+
+    >>> import minrisk
+    >>> quality = minrisk.MetricXQE("google/metricx-23-qe-large-v2p0", version="23")
+    >>> strategy = minrisk.Rerank(quality)
+    >>> minrisk.decode(["Le chat dort."], strategy=strategy,
+    ...                source="The cat is asleep.")  # doctest: +SKIP
+    """
+
+    name: ClassVar[str] = "metricx-qe"
+    papers: ClassVar[tuple[str, ...]] = ("Juraska et al. 2023", "Juraska et al. 2024")
+    cost: ClassVar[str] = "n runs of the model"
+
+    model: str = option(_MODEL, help="hub name or folder; for version 23, a QE model")
+
+    def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
+        (text,) = self._texts(self._checked(source))
+        return self._scorer.quality(self._texts(hyps), text)

@@ -1,0 +1,108 @@
+"""Reward models: a hypothesis is judged by its source alone, by a model here or on a server.
+
+This file needs no torch, so that the metric can be listed where its extra is not installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import needs_extra
+from minrisk._core.groups import WeightedRows
+from minrisk._core.lazy import lazy
+from minrisk._core.options import option
+from minrisk.metrics.neural import NeuralModel, ReferenceFree
+from minrisk.openai.client_options import KEY, server_address
+
+
+class RewardScorer(Protocol):
+    """A reward model, wherever it runs."""
+
+    def quality(self, hyps: Sequence[str], source: str) -> Floats: ...
+
+
+@dataclass(frozen=True)
+class Reward(ReferenceFree, NeuralModel):
+    """a reward model, which judges by the source alone: a classifier of transformers, or a server
+
+    A sequence-classification model of transformers with one label, whose logit is the reward, or
+    one label of several, whose probability it is. Source and hypothesis are a chat where the
+    tokenizer has a chat template, otherwise a pair of texts. No code of a model is executed. With
+    `endpoint`, a server's /rerank scores them instead (vLLM, llama.cpp, Infinity, Jina, Cohere):
+    the source is its query, and hypotheses are its documents. Needs minrisk[neural], or
+    minrisk[openai] for a server.
+
+    Args:
+        model: hub name or folder of the model; with `endpoint`, its name on the server.
+        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
+        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
+        tokens: maximum number of tokens in a batch; None chooses by the device.
+        label: name of the label whose probability is the reward, for a model that has several.
+        chat: whether the chat template is used, where the tokenizer has one.
+        endpoint: address of a server with /rerank, such as "http://localhost:8000/v1"; None loads
+            the model here.
+        timeout: seconds to wait for a whole response of the server.
+        retries: number of retries of a request that failed for the time being.
+        key_variable: environment variable that holds the server's key.
+
+    Raises:
+        InputError: when it is used, if the model is no classifier, or the server gives no scores.
+        MissingExtra: when it is used, if torch or transformers (or aiohttp) is not installed.
+
+    >>> import minrisk
+    >>> reward = minrisk.Reward("OpenAssistant/reward-model-deberta-v3-large-v2")
+    >>> minrisk.MBRBoN("chrf", reward, beta=0.1).quality.name
+    'reward'
+    >>> minrisk.decode(["Sure!", "No."], strategy=minrisk.Rerank(reward),
+    ...                source="Please help me.")  # doctest: +SKIP
+    """
+
+    name: ClassVar[str] = "reward"
+    cost: ClassVar[str] = "n runs of the model"
+
+    label: str | None = option(None, help="label whose probability is the reward, if the model "
+                               "has several")
+    chat: bool = option(True, help="use the tokenizer's chat template, if it has one")
+    endpoint: str | None = option(None, help="address of a server with /rerank, such as "
+                                  "http://localhost:8000/v1, that scores instead")
+    timeout: float = option(600.0, gt=0, affects_results=False,
+                            help="seconds to wait for a whole response of the server")
+    retries: int = option(6, ge=0, affects_results=False, help="number of retries of a request "
+                          "that failed for the time being")
+    key_variable: str = option(KEY, affects_results=False,
+                               help="environment variable that holds the server's key")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.endpoint is not None:
+            server_address(self.endpoint, self.name)
+
+    def prepare(self) -> None:
+        self._scorer  # noqa: B018 - which loads the model
+
+    def features(self, texts: Sequence[str]) -> WeightedRows:
+        return WeightedRows.plain(self, list(texts), np.arange(len(texts)))
+
+    def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
+        """(H,) the reward of each hypothesis."""
+        (text,) = _texts(self._checked(source, hyps))
+        return self._scorer.quality(_texts(hyps), text)
+
+    @lazy
+    def _scorer(self) -> RewardScorer:
+        if self.endpoint is not None:
+            from minrisk.metrics.neural.reward.server import RewardServer
+
+            return RewardServer(self)
+        with needs_extra("a reward model", "neural"):
+            from minrisk.metrics.neural.reward.classifier import RewardClassifier
+        return RewardClassifier(self)
+
+
+def _texts(features: WeightedRows) -> list[str]:
+    return [features.base[row] for row in features.members]

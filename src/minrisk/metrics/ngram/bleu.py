@@ -1,0 +1,161 @@
+"""Sentence BLEU (Papineni et al. 2002), with sacreBLEU's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
+from minrisk._core.groups import Groups, WeightedRows
+from minrisk._core.metric import PartialStatistics
+from minrisk._core.options import option
+from minrisk.metrics._backend import backend
+from minrisk.metrics.ngram import (
+    NgramMetric,
+    finalize,
+    index_texts,
+    lowercased,
+    partial_statistics,
+    scores,
+    utility,
+)
+from minrisk.metrics.ngram.bleu_plain import bleu
+from minrisk.metrics.ngram.plain import ngram_counts
+from minrisk.metrics.ngram.plain import statistics as order_statistics
+from minrisk.metrics.ngram.tokenizers import BUILTIN, sacrebleu_tokenizer, tokenizer_signature
+
+Tokenize = Literal["13a", "zh", "char", "none", "intl", "ja-mecab", "ko-mecab", "flores101",
+                   "flores200"]
+SmoothMethod = Literal["exp", "floor", "add-k", "none"]
+
+_DEFAULT_VALUES = {"floor": 0.1, "add-k": 1.0}
+_MAX_ORDER = 1000  # more is a mistake, as is a larger smooth_value
+_MAX_SMOOTH_VALUE = 1000
+
+
+@dataclass(frozen=True)
+class BLEU(NgramMetric):
+    """token n-gram precision with a brevity penalty, 0 to 100
+
+    Sentence BLEU (Papineni et al. 2002), equal to sacreBLEU's scores pair by pair, and corpus BLEU
+    in `minrisk.score`. References can be averaged: their n-gram counts and lengths are.
+
+    Args:
+        order: maximum order of n-grams.
+        tokenize: tokenizer of sacreBLEU; "13a", "zh", "char" and "none" are built in, the others
+            need minrisk[bleu].
+        smooth_method: smoothing of orders without a match, as sacreBLEU names it.
+        smooth_value: value of the smoothing; None is 0.1 for "floor" and 1 for "add-k".
+        effective_order: whether orders are left out that a hypothesis is too short for.
+        lowercase: whether case is ignored.
+
+    Raises:
+        InputError: if a value is out of range.
+        MissingExtra: when it is used, if the tokenizer's package is not installed.
+
+    >>> import minrisk
+    >>> bleu = minrisk.BLEU()
+    >>> hyps, refs = bleu.features(["the cat sat down"]), bleu.features(["the cat sat there"])
+    >>> bleu.scores(hyps, refs).round(1)
+    array([[59.5]])
+    """
+
+    name: ClassVar[str] = "bleu"
+    core: ClassVar[str] = "bleu"
+    papers: ClassVar[tuple[str, ...]] = ("Papineni et al. 2002",)
+    cost: ClassVar[str] = "n · m comparisons of n-gram counts; n + m with averaged references"
+    features_per_segment: ClassVar[bool] = True  # a small index stays in the cache
+
+    order: int = option(4, ge=1, le=_MAX_ORDER, help="maximum order of n-grams")
+    tokenize: Tokenize = option("13a", help="tokenizer")
+    smooth_method: SmoothMethod = option("exp", help="smoothing of orders without a match")
+    smooth_value: float | None = option(None, ge=0, le=_MAX_SMOOTH_VALUE,
+                                        help="value of floor or add-k; unless given, 0.1 or 1")
+    effective_order: bool = option(True, help="limit the order of n-grams to the length of the "
+                                   "hypothesis")
+    lowercase: bool = option(False, help="ignore case")
+
+    def prepare(self) -> None:
+        self._preprocessed([])
+
+    def features(self, texts: Sequence[str]) -> WeightedRows:
+        texts, tokenizer = self._preprocessed(texts)
+        return index_texts(self, texts, self.order, tokenizer)
+
+    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
+        return refs.average(groups)
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
+        return scores(self, hyps, refs, *self._formula)
+
+    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                source: object = None) -> Floats:
+        return utility(self, hyps, refs, mass, *self._formula)
+
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
+                           weights: Floats) -> PartialStatistics:
+        return partial_statistics(self, hyps, refs, weights)
+
+    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
+                 source: object = None) -> Floats:
+        return finalize(self, hyps, statistics, *self._formula)
+
+    def statistics(self, hypotheses: Sequence[str],
+                   references: Sequence[Sequence[str]]) -> Floats:
+        """(N, S) a row for each hypothesis and its references; the rows of a corpus add up.
+
+        The length of the reference that is closest in length, then the n-grams of each order, then
+        their matches, each n-gram with the reference that contains it most often.
+        """
+        rows = [self._statistics(hypothesis, refs)
+                for hypothesis, refs in zip(hypotheses, references, strict=True)]
+        return np.array(rows, dtype=np.float64).reshape(len(rows), 1 + 2 * self.order)
+
+    def corpus(self, statistics: Floats) -> float:
+        """Corpus BLEU from the (S,) sum."""
+        ref_length, *counts = statistics.tolist()
+        pairs = zip(counts[:self.order], counts[self.order:], strict=True)
+        return bleu([(total, ref_length, match) for total, match in pairs], *self._formula)
+
+    def sacrebleu_fields(self, statistics: Floats | None) -> dict[str, Any] | None:
+        method, value, _ = self._formula
+        smooth = f"{method}[{value:.2f}]" if method in _DEFAULT_VALUES else method
+        if self.order != 4 or (method in _DEFAULT_VALUES and value != round(value, 2)):
+            return None
+        # in corpora with n-grams of every order, which sacreBLEU expects, it changes nothing
+        matters = statistics is None or not np.all(statistics[:, 1:1 + self.order])
+        return {"case": "lc" if self.lowercase else "mixed",
+                "eff": self.effective_order and matters,
+                "tok": tokenizer_signature(self.tokenize), "smooth": smooth}
+
+    def _statistics(self, hypothesis: str, references: Sequence[str]) -> list[float]:
+        if not references:
+            raise InputError("each hypothesis needs at least one reference; got none")
+        texts = backend(self.name).tokenize(*self._preprocessed([hypothesis, *references]))
+        hyp, *refs = (tuple(text.split()) for text in texts)
+        closest = min((len(ref) for ref in refs), key=lambda n: (abs(n - len(hyp)), n))
+        ref_counts = [ngram_counts(ref, self.order) for ref in refs]
+        max_counts = [reduce(or_, same_order) for same_order in zip(*ref_counts, strict=True)]
+        orders = order_statistics(ngram_counts(hyp, self.order), max_counts)
+        return [closest, *(total for total, _, _ in orders), *(match for _, _, match in orders)]
+
+    def _preprocessed(self, texts: Sequence[str]) -> tuple[list[str], str]:
+        """The texts, and the tokenizer that the core has yet to apply to them."""
+        texts = lowercased(texts, self.lowercase)
+        if self.tokenize in BUILTIN:
+            return list(texts), self.tokenize
+        tokenizer = sacrebleu_tokenizer(self.tokenize)
+        return [tokenizer(text.rstrip()) for text in texts], "none"
+
+    @property
+    def _formula(self) -> tuple[str, float, bool]:
+        value = self.smooth_value
+        if value is None:
+            value = _DEFAULT_VALUES.get(self.smooth_method, 0.0)
+        return self.smooth_method, value, self.effective_order

@@ -1,0 +1,94 @@
+"""BLEU in plain Python: the reference in tests, and the fallback without the native core.
+
+Same interface and same numbers as `minrisk._native.bleu`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+from minrisk._core.arrays import Floats, Ints
+from minrisk.metrics.ngram import plain
+from minrisk.metrics.ngram.plain import (
+    CountedTexts,
+    Statistics,
+    all_scores,
+    ngram_counts,
+    partial_statistics,
+)
+from minrisk.metrics.ngram.tokenizers import BUILTIN
+
+__all__ = ["Texts", "bleu", "finalize", "partial_statistics", "scores", "tokenize", "utility"]
+
+_WEIGHT_TOLERANCE = 1e-9  # weights that sum to 1 may miss it by as much
+
+
+class BleuTexts(CountedTexts):
+    def __init__(self, texts: Sequence[str], order: int, tokenizer: str):
+        super().__init__([ngram_counts(tuple(t.split()), order)
+                          for t in tokenize(texts, tokenizer)], order)
+
+
+Texts = BleuTexts  # its name in the native core
+
+
+def tokenize(texts: Sequence[str], tokenizer: str) -> list[str]:
+    """The texts with white space between their tokens."""
+    return [BUILTIN[tokenizer](text.rstrip()) for text in texts]
+
+
+def scores(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, weights: Floats,
+           smooth_method: str, smooth_value: float, effective_order: bool,
+           threads: int) -> Floats:
+    score = partial(bleu, smooth_method=smooth_method, smooth_value=smooth_value,
+                    effective_order=effective_order)
+    return all_scores(texts, hyps, offsets, members, weights, score)
+
+
+def utility(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, weights: Floats,
+            smooth_method: str, smooth_value: float, effective_order: bool, threads: int,
+            mass: Floats) -> Floats:
+    return scores(texts, hyps, offsets, members, weights, smooth_method, smooth_value,
+                  effective_order, threads) @ mass
+
+
+def finalize(texts: CountedTexts, hyps: Ints, sums: Floats, smooth_method: str,
+             smooth_value: float, effective_order: bool) -> Floats:
+    score = partial(bleu, smooth_method=smooth_method, smooth_value=smooth_value,
+                    effective_order=effective_order)
+    return plain.finalize(texts, hyps, sums, score)
+
+
+def bleu(statistics: Sequence[Statistics], smooth_method: str, smooth_value: float,
+         effective_order: bool) -> float:
+    """BLEU of a sentence, or of a corpus by the sums of its statistics.
+
+    An average may match less than once; such an order counts no less than one without a match. The
+    first order is never smoothed, so that the score goes to 0 with its matches.
+    """
+    (length, ref_length, _), added = statistics[0], 0.0
+    if smooth_method == "add-k":
+        added = smooth_value
+        statistics = [statistics[0], *((h + added, r, m + added) for h, r, m in statistics[1:])]
+    orders = [(h, m) for h, _, m in statistics if h > 0]
+    if length == 0 or (len(orders) < len(statistics) and not effective_order):
+        return 0.0
+    smoothed = _smoothed([m for _, m in orders], smooth_method, smooth_value)
+    if not all(smoothed):
+        return 0.0
+    logs = [math.log(m / h) for m, (h, _) in zip(smoothed, orders, strict=True)]
+    return 100 * math.exp(sum(logs) / len(logs) + min(0.0, 1 - ref_length / length))
+
+
+def _smoothed(matches: list[float], smooth_method: str, smooth_value: float) -> list[float]:
+    """The first order is never smoothed: if it has no match, the others have none either."""
+    smallest = {"exp": 0.5, "floor": smooth_value}.get(smooth_method, 0.0)
+    result = matches[:1]
+    for match in matches[1:]:
+        unmatched = match < min(1.0, smallest) * (1 - _WEIGHT_TOLERANCE)
+        result.append(smallest if unmatched else match)
+        if unmatched and smooth_method == "exp":
+            smallest /= 2
+    return result

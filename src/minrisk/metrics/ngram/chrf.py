@@ -1,0 +1,124 @@
+"""chrF and chrF++ (Popović 2015, 2017), with sacreBLEU's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError, Wording
+from minrisk._core.groups import Groups, WeightedRows
+from minrisk._core.metric import PartialStatistics
+from minrisk._core.options import option
+from minrisk.metrics.ngram import (
+    NgramMetric,
+    chrf_plain,
+    finalize,
+    index_texts,
+    lowercased,
+    partial_statistics,
+    scores,
+    utility,
+)
+from minrisk.metrics.ngram.plain import Statistics
+
+_MAX_ORDER = 1000  # more is a mistake, as is a larger beta
+_MAX_BETA = 1000
+
+
+@dataclass(frozen=True)
+class ChrF(NgramMetric):
+    """character (and word) n-gram F-score, 0 to 100
+
+    chrF (Popović 2015) and, with `word_order=2`, chrF++ (Popović 2017), equal to sacreBLEU's scores
+    pair by pair and as a corpus. References can be averaged: their n-gram counts are.
+
+    Args:
+        order: maximum order of character n-grams.
+        word_order: maximum order of word n-grams; 0 is chrF, 2 is chrF++.
+        beta: weight of recall relative to precision.
+        whitespace: whether character n-grams include white space.
+        lowercase: whether case is ignored.
+        eps_smoothing: whether the score is the mean of the F-scores of all orders, as in chrF++.py
+            and NLTK, instead of the F-score of mean precision and recall.
+
+    Raises:
+        InputError: if both orders are 0, or a value is out of range.
+
+    >>> import minrisk
+    >>> chrf = minrisk.ChrF(word_order=2)
+    >>> texts = chrf.features(["the cat sat", "a cat sat"])
+    >>> chrf.scores(texts, texts).round(1)
+    array([[100. ,  65.3],
+           [ 55. , 100. ]])
+    """
+
+    name: ClassVar[str] = "chrf"
+    core: ClassVar[str] = "chrf"
+    papers: ClassVar[tuple[str, ...]] = ("Popović 2015", "Popović 2017")
+    cost: ClassVar[str] = "n · m comparisons of n-gram counts; n + m with averaged references"
+    features_per_segment: ClassVar[bool] = True  # a small index stays in the cache
+
+    order: int = option(6, ge=0, le=_MAX_ORDER, help="maximum order of character n-grams")
+    word_order: int = option(0, ge=0, le=_MAX_ORDER,
+                             help="maximum order of word n-grams; 2 gives chrF++")
+    beta: float = option(2.0, gt=0, le=_MAX_BETA, help="weight of recall relative to precision")
+    whitespace: bool = option(False, help="include white space in character n-grams")
+    lowercase: bool = option(False, help="ignore case")
+    eps_smoothing: bool = option(
+        False, help="mean of the F-scores of all orders, as in chrF++.py and NLTK")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.order and not self.word_order:
+            raise InputError(Wording("chrf: order= or word_order= must be at least 1; got 0 for "
+                                     "both"))
+
+    def features(self, texts: Sequence[str]) -> WeightedRows:
+        return index_texts(self, lowercased(texts, self.lowercase), self.order, self.word_order,
+                       self.whitespace)
+
+    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
+        return refs.average(groups)
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
+        return scores(self, hyps, refs, self.beta, self.eps_smoothing)
+
+    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                source: object = None) -> Floats:
+        return utility(self, hyps, refs, mass, self.beta, self.eps_smoothing)
+
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
+                           weights: Floats) -> PartialStatistics:
+        return partial_statistics(self, hyps, refs, weights)
+
+    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
+                 source: object = None) -> Floats:
+        return finalize(self, hyps, statistics, self.beta, self.eps_smoothing)
+
+    def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
+        """(N, 3 x orders) n-grams of the hypothesis, of its best reference, and matches."""
+        rows = [self._best_match(hyp, own) for hyp, own in zip(hyps, refs, strict=True)]
+        return np.array(rows, np.float64).reshape(len(rows), -1)
+
+    def corpus(self, statistics: Floats) -> float:
+        return self._f_score([(h, r, m) for h, r, m in statistics.reshape(-1, 3).tolist()])
+
+    def sacrebleu_fields(self, statistics: Floats | None) -> dict[str, Any] | None:
+        if self.beta != 2:
+            return None
+        return {"case": "lc" if self.lowercase else "mixed", "eff": not self.eps_smoothing,
+                "nc": self.order, "nw": self.word_order, "space": self.whitespace}
+
+    def _best_match(self, hyp: str, refs: Sequence[str]) -> Sequence[Statistics]:
+        texts = chrf_plain.Texts(lowercased([hyp, *refs], self.lowercase), self.order,
+                                  self.word_order, self.whitespace)
+        hyp_counts, *ref_counts = texts.counts
+        return max((chrf_plain.statistics(hyp_counts, ref) for ref in ref_counts),
+                   key=self._f_score)
+
+    def _f_score(self, statistics: Sequence[Statistics]) -> float:
+        return chrf_plain.f_score(statistics, self.beta, self.eps_smoothing)

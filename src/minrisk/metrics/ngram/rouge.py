@@ -1,0 +1,139 @@
+"""ROUGE (Lin 2004) with the numbers of `rouge-score`: word n-grams, or longest common subsequence.
+
+chrF's core counts matching words, so that each n-gram is passed to it as one word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import needs_extra
+from minrisk._core.groups import Groups, WeightedRows
+from minrisk._core.metric import Metric, PartialStatistics
+from minrisk._core.options import option
+from minrisk.metrics.edit import TokenSequences, all_pairs
+from minrisk.metrics.ngram import (
+    NgramMetric,
+    finalize,
+    index_texts,
+    partial_statistics,
+    scores,
+    utility,
+)
+
+_WORD = re.compile("[a-z0-9]+")
+_MAX_UNSTEMMED = 3  # words of up to so many letters are not stemmed
+_UNIGRAMS = 0, 1, False  # no n-grams of characters, words alone, no white space
+_F1 = 1.0, False  # beta, and no smoothing
+
+
+@dataclass(frozen=True)
+class Rouge(NgramMetric):
+    """ROUGE-N, the F1 of word n-grams, 0 to 1; for text in ASCII letters
+
+    ROUGE (Lin 2004), equal to the scores of `rouge-score`, whose words are lower-case ASCII letters
+    and digits. References can be averaged: their n-gram counts are.
+
+    Args:
+        n: order of the word n-grams: 1 for ROUGE-1, 2 for ROUGE-2.
+        stemmer: whether Porter stems are compared instead of words; needs minrisk[rouge].
+
+    >>> import minrisk
+    >>> rouge = minrisk.Rouge(n=2)
+    >>> rouge.scores(rouge.features(["the cat sat"]), rouge.features(["the cat sat up"])).round(2)
+    array([[0.8]])
+    """
+
+    name: ClassVar[str] = "rouge"
+    core: ClassVar[str] = "chrf"
+    papers: ClassVar[tuple[str, ...]] = ("Lin 2004",)
+    cost: ClassVar[str] = "n · m comparisons of n-gram counts; n + m with averaged references"
+    features_per_segment: ClassVar[bool] = True
+
+    n: int = option(1, ge=1, help="order of the word n-grams")
+    stemmer: bool = option(False, help="compare Porter stems, not words; needs minrisk[rouge]")
+
+    def prepare(self) -> None:
+        _word_splitter(self.stemmer)
+
+    def features(self, texts: Sequence[str]) -> WeightedRows:
+        split = _word_splitter(self.stemmer)
+        return index_texts(self, [self._ngrams(split(text)) for text in texts], *_UNIGRAMS)
+
+    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
+        return refs.average(groups)
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
+        """(H, R) F1 of every pair."""
+        return scores(self, hyps, refs, *_F1) / 100
+
+    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                source: object = None) -> Floats:
+        """(H,) `scores @ mass`, without the matrix."""
+        return utility(self, hyps, refs, mass, *_F1) / 100
+
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
+                           weights: Floats) -> PartialStatistics:
+        return partial_statistics(self, hyps, refs, weights)
+
+    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
+                 source: object = None) -> Floats:
+        return finalize(self, hyps, statistics, *_F1) / 100
+
+    def _ngrams(self, words: list[str]) -> str:
+        return " ".join("_".join(words[i:i + self.n]) for i in range(len(words) - self.n + 1))
+
+
+@dataclass(frozen=True)
+class RougeL(Metric[TokenSequences]):
+    """ROUGE-L, the F1 of the longest common subsequence, 0 to 1; needs minrisk[rouge]
+
+    The sentence-level ROUGE-L of `rouge-score` (Lin 2004), on lower-case words of ASCII letters and
+    digits.
+
+    Args:
+        stemmer: whether Porter stems are compared instead of words.
+
+    >>> import minrisk
+    >>> rouge = minrisk.RougeL()
+    >>> rouge.scores(rouge.features(["the cat sat"]), rouge.features(["the old cat sat"])).round(2)
+    array([[0.86]])
+    """
+
+    name: ClassVar[str] = "rouge-l"
+    papers: ClassVar[tuple[str, ...]] = ("Lin 2004",)
+    cost: ClassVar[str] = "n · m longest common subsequences"
+
+    stemmer: bool = option(False, help="compare Porter stems, not words")
+
+    def prepare(self) -> None:
+        one = self.features(["a"])
+        self.scores(one, one)
+
+    def features(self, texts: Sequence[str]) -> TokenSequences:
+        return TokenSequences.of_words(map(_word_splitter(self.stemmer), texts))
+
+    def scores(self, hyps: TokenSequences, refs: TokenSequences, source: object = None) -> Floats:
+        """(H, R) F1 of every pair."""
+        total = np.add.outer(hyps.lengths, refs.lengths)
+        common = all_pairs(hyps, refs, "LCSseq.similarity", self.name, "rouge")
+        # 2PR / (P + R) with P = common / hypothesis and R = common / reference
+        result: Floats = 2 * common / np.maximum(total, 1)
+        return result
+
+
+def _word_splitter(stemmer: bool) -> Callable[[str], list[str]]:
+    """A function from a text to its words, or their stems."""
+    if not stemmer:
+        return lambda text: _WORD.findall(text.lower())
+    with needs_extra("ROUGE's stemmer", "rouge"):
+        from nltk.stem.porter import PorterStemmer
+    stem = PorterStemmer().stem
+    return lambda text: [stem(word) if len(word) > _MAX_UNSTEMMED else word
+                         for word in _WORD.findall(text.lower())]

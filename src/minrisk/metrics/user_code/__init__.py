@@ -1,0 +1,137 @@
+"""Metrics that call code of users: pairs of texts as arguments, checked numbers as results.
+
+A function of two texts is one as it is: `minrisk.decode(metric=function)`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
+from minrisk._core.metric import Ability, Metric, lacks_ability
+from minrisk._core.options import option
+from minrisk.metrics._base import Objects, objects
+
+
+class PairwiseMetric(Metric[Objects]):
+    """A metric whose pairs are scored by user code, which may be as heavy as a model.
+
+    Its options say whether it takes the source, with the reference or without, and whether lower
+    is better.
+    """
+
+    loads_model: ClassVar[bool] = True
+
+    source: bool
+    by_source: bool
+    error: bool
+
+    @property
+    def abilities(self) -> Ability:
+        return super().abilities if self.by_source else Ability.NONE
+
+    @property
+    def needs_source(self) -> bool:
+        return self.source or self.by_source
+
+    @property
+    def ignores_references(self) -> bool:
+        return self.by_source
+
+    @property
+    def is_error(self) -> bool:
+        return self.error
+
+    def features(self, texts: Sequence[str]) -> Objects:
+        return objects(texts)
+
+    def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
+        """(H, R) the score of every pair; by the source alone, whatever the reference."""
+        if self.by_source:
+            return np.tile(self.quality(hyps, source)[:, None], len(refs))
+        pairs = Pairs.of(hyps, refs, source if self.source else None)
+        return self._scores(list(pairs)).reshape(len(hyps), len(refs))
+
+    def quality(self, hyps: Objects, source: Objects | None) -> Floats:
+        """(H,) the score of every hypothesis with the source."""
+        if not self.by_source or source is None:
+            raise lacks_ability(self, Ability.QUALITY)
+        return self._scores([(hyp, source[0]) for hyp in hyps])
+
+    @abstractmethod
+    def _scores(self, arguments: Sequence[tuple[str, ...]]) -> Floats:
+        """(N,) the scores of these hypotheses, each with its reference, its source, or both."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Every hypothesis with every reference, as two lists of equal length."""
+
+    hypotheses: list[str]
+    references: list[str]
+    source: str | None = None
+
+    @classmethod
+    def of(cls, hyps: Objects, refs: Objects, source: Objects | None) -> Pairs:
+        return cls([h for h in hyps for _ in refs], [r for _ in hyps for r in refs],
+                   None if source is None else source[0])
+
+    def __iter__(self) -> Iterator[tuple[str, ...]]:
+        """The arguments of a call for each pair."""
+        last = () if self.source is None else (self.source,)
+        for hyp, ref in zip(self.hypotheses, self.references, strict=True):
+            yield hyp, ref, *last
+
+
+def as_scores(values: Sequence[Any], count: int, name: str, error: bool) -> Floats:
+    """(count,) scores from the values that user code returned, negated if they are errors."""
+    if len(values) != count:
+        raise InputError(f"{name}: expected {count} scores (one per pair, in order), got "
+                         f"{len(values)}")
+    found = np.array([finite_number(value, name) for value in values], dtype=np.float64)
+    return -found if error else found
+
+
+def finite_number(value: Any, name: str) -> float:
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        found = math.nan
+    if isinstance(value, str) or not math.isfinite(found):
+        raise InputError(f"{name}: expected a finite number, got {value!r:.80}")
+    return found
+
+
+@dataclass(frozen=True)
+class Function(Metric[Objects]):
+    """a Python function that scores a hypothesis against a reference; higher is better"""
+
+    loads_model: ClassVar[bool] = True  # it may, for all we know
+
+    function: Callable[[str, str], float] = option(help="score of a pair", affects_results=False)
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.function, "__name__", type(self.function).__name__))
+
+    def features(self, texts: Any) -> Objects:
+        return objects(texts)
+
+    def scores(self, hyps: Objects, refs: Objects, source: object = None) -> Floats:
+        """(H, R) the function's score of every pair."""
+        try:
+            found = [self.function(hyp, ref) for hyp, ref in Pairs.of(hyps, refs, None)]
+        except InputError:
+            raise
+        except Exception as error:  # user code may fail in any way
+            raise InputError(f"metric {self.name!r} failed: {type(error).__name__}: "
+                             f"{error}") from error
+        scores = as_scores(found, len(hyps) * len(refs), self.name, error=False)
+        return scores.reshape(len(hyps), len(refs))

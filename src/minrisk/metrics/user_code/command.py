@@ -1,0 +1,288 @@
+"""A program as a metric: it reads pairs as JSON lines and writes a score per line.
+
+It is started when needed, and again if it dies.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from queue import Empty, Queue
+from typing import IO, Any, ClassVar
+
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
+from minrisk._core.fingerprint import digest
+from minrisk._core.options import option
+from minrisk.metrics.user_code import PairwiseMetric, as_scores
+
+_STDERR_LINES = 5  # lines of its standard error that a message shows
+_SETTLE_SECONDS = 0.2  # after the first answers of a program, in which surplus ones would show
+_PIPE_SECONDS = 2.0  # to wait for the pipes of a program that was killed
+
+
+class Program:
+    """Lines are sent while answers are read, so that neither side waits for a full pipe."""
+
+    def __init__(self, command: str, timeout: float, restarts: int) -> None:
+        self._command = command
+        self._timeout = timeout
+        self._restarts = restarts
+        self._process: _Process | None = None
+        self._lock = threading.Lock()
+        atexit.register(self.close)
+
+    def ask(self, lines: Sequence[str]) -> list[str]:
+        """An answer for each line."""
+        with self._lock:
+            try:
+                return self._ask(lines)
+            except BaseException:
+                self.close()  # an answer that nobody read must not become the next one's
+                raise
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def _ask(self, lines: Sequence[str]) -> list[str]:
+        """Restarts a program that dies, and sends it the lines that have no answer yet."""
+        answers: list[str] = []
+        deaths = 0
+        while len(answers) < len(lines):
+            before = len(answers)
+            if self._answer(lines, answers):
+                break
+            deaths = deaths + 1 if len(answers) == before else 1
+            if deaths > self._restarts:
+                raise InputError(f"{self._command} ended without an answer, {deaths} times; "
+                                 f"{self._end()}")
+            self.close()
+        return answers
+
+    def _answer(self, lines: Sequence[str], answers: list[str]) -> bool:
+        """Sends the lines that have no answer yet; False if the program died before the last."""
+        if self._process is None:
+            self._process = _Process(self._command)
+        self._check_surplus()
+        self._process.send(lines[len(answers):])
+        while len(answers) < len(lines):
+            try:
+                answer = self._process.answer(self._timeout)
+            except Empty:
+                end = self._end()
+                raise InputError(f"{self._command} gave no answer for {self._timeout:g} seconds; "
+                                 f"{end}") from None
+            if answer is None:
+                return False
+            answers.append(answer)
+        self._check_surplus(answers)
+        return True
+
+    def _check_surplus(self, answers: Sequence[str] = ()) -> None:
+        """Fails on a line too many: every score after it would be that of another pair."""
+        assert self._process is not None
+        surplus = self._process.surplus(settle=bool(answers))
+        if surplus is not None:
+            first = f"{answers[0]!r:.60} first and " if answers else ""
+            raise InputError(f"{self._command} wrote more lines than it was given pairs, {first}"
+                             f"{surplus!r:.60} last; wanted one line for each pair: print "
+                             "anything else to standard error")
+
+    def _end(self) -> str:
+        """Stops the program; its exit code and the last lines of its standard error."""
+        assert self._process is not None
+        process = self._process
+        self.close()
+        written = " / ".join(process.stderr) or "nothing"
+        return f"exit code {process.code}, standard error: {written}"
+
+
+class _Process:
+    """One run of the program, with a thread for each of its three pipes.
+
+    It has a session of its own, so that the programs that it starts end with it.
+    """
+
+    def __init__(self, command: str) -> None:
+        try:
+            self._popen = subprocess.Popen(
+                shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True, encoding="utf-8", errors="replace",
+                start_new_session=True)
+        except (OSError, ValueError) as error:
+            raise InputError(f"command: {command!r} cannot be started: {error}") from None
+        process = self._popen
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._input: IO[str] = process.stdin
+        self._answers: Queue[str | None] = Queue()  # None where there will be no more
+        self._slowest = 0.0  # seconds between two answers
+        self._has_answered = self._has_settled = False
+        self.stderr: deque[str] = deque(maxlen=_STDERR_LINES)
+        self._readers = [_started(self._read_answers, process.stdout),
+                         _started(self._read_stderr, process.stderr)]
+        self._writer: threading.Thread | None = None
+
+    @property
+    def code(self) -> int | None:
+        return self._popen.returncode
+
+    def send(self, lines: Sequence[str]) -> None:
+        self._writer = _started(self._write, lines)
+
+    def answer(self, timeout: float) -> str | None:
+        """The next answer, None if there will be no more; Empty if none comes in time."""
+        start = time.monotonic()
+        found = self._answers.get(timeout=timeout)
+        if self._has_answered:  # before its first answer, a program may load a model
+            self._slowest = max(self._slowest, time.monotonic() - start)
+        self._has_answered = True
+        return found
+
+    def surplus(self, settle: bool) -> str | None:
+        """A line beyond the answers that were expected, if there is one.
+
+        A program that prints a greeting is one line behind: after its first answers it gets, once,
+        the time of another one, in which that line would show.
+        """
+        is_first, self._has_settled = settle and not self._has_settled, self._has_settled or settle
+        wait_seconds = max(_SETTLE_SECONDS, 2 * self._slowest) if is_first else 0.0
+        try:
+            found = self._answers.get(wait_seconds > 0, wait_seconds)
+        except Empty:
+            return None
+        if found is None:
+            self._answers.put(None)  # the end, which the next to ask must see
+        return found
+
+    def stop(self) -> None:
+        with suppress(ProcessLookupError):  # it has not been waited for: the number is its own
+            if sys.platform == "win32":
+                self._popen.kill()
+            else:
+                os.killpg(self._popen.pid, signal.SIGKILL)
+        self._popen.wait()
+        # for a time: a child that left the session may hold the pipes as long as it likes
+        deadline = time.monotonic() + _PIPE_SECONDS
+        for thread in filter(None, (self._writer, *self._readers)):
+            thread.join(max(0.0, deadline - time.monotonic()))
+        if self._writer is None or not self._writer.is_alive():
+            with suppress(OSError):  # what could not be written is not missed any more
+                self._input.close()
+
+    def _write(self, lines: Sequence[str]) -> None:
+        with suppress(OSError):  # it has died, as its reader sees too
+            for line in lines:
+                self._input.write(line + "\n")
+            self._input.flush()
+
+    def _read_answers(self, pipe: IO[str]) -> None:
+        with pipe:
+            for line in pipe:
+                self._answers.put(line)
+        self._answers.put(None)
+
+    def _read_stderr(self, pipe: IO[str]) -> None:
+        with pipe:
+            for line in pipe:
+                self.stderr.append(line.strip())
+
+
+def _started(target: Callable[[Any], None], argument: Any) -> threading.Thread:
+    thread = threading.Thread(target=target, args=(argument,), daemon=True)
+    thread.start()
+    return thread
+
+
+_FIELDS, _BY_SOURCE = ("hypothesis", "reference", "source"), ("hypothesis", "source")
+
+
+@dataclass(frozen=True)
+class Command(PairwiseMetric):
+    """a program that reads pairs and writes scores, as JSON lines: --metric command:PROGRAM
+
+    It reads {"hypothesis": "...", "reference": "..."} per line, and "source" if that is asked for;
+    it writes a number or {"score": number} per line, in order, and flushes its output. It is
+    started once per process, and again if it dies.
+
+    Args:
+        command: the program and its arguments, split as by a shell.
+        source: whether the source is sent too.
+        by_source: whether the program judges by the source alone, as a reward does: it is sent
+            hypothesis and source, and the metric works with `rerank`, too.
+        timeout: seconds to wait for an answer before the run fails.
+        restarts: number of consecutive restarts without an answer before the run fails.
+        error: whether lower is better; scores are then negated.
+
+    Raises:
+        InputError: if there is no command; when it is used, if the program cannot be started, does
+            not answer, or writes anything but one finite number per pair.
+
+    >>> import minrisk, sys
+    >>> code = "import sys; [print(len(line), flush=True) for line in sys.stdin]"
+    >>> lengths = minrisk.Command(f'{sys.executable} -c "{code}"')
+    >>> minrisk.decode(["a cat", "a black cat"], metric=lengths).text
+    'a black cat'
+    """
+
+    name: ClassVar[str] = "command"
+    cost: ClassVar[str] = "n · m lines for the program"
+
+    command: str = option(help="program and its arguments, split as by a shell")
+    source: bool = option(False, help="send the source too")
+    by_source: bool = option(False, help="judge by the source alone: send hypothesis and source, "
+                             "no reference")
+    timeout: float = option(60.0, gt=0, help="seconds to wait for an answer")
+    restarts: int = option(2, ge=0, help="number of restarts in a row without an answer")
+    error: bool = option(False, help="negate the scores, of which lower is better")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.command.strip():
+            raise InputError(f"command: command must name a program; got {self.command!r}")
+
+    def _scores(self, arguments: Sequence[tuple[str, ...]]) -> Floats:
+        names = _BY_SOURCE if self.by_source else _FIELDS
+        lines = [json.dumps(dict(zip(names, own, strict=False))) for own in arguments]
+        answers = _program(self, os.getpid()).ask(lines)
+        found = [self._score(answer) for answer in answers]
+        return as_scores(found, len(arguments), self.command, self.error)
+
+    def fingerprint(self) -> str:
+        """Of the program, and of the files among its arguments."""
+        try:
+            program, *arguments = shlex.split(self.command)
+        except ValueError:  # reported when the program is started
+            return ""
+        values = [argument.rpartition("=")[2] for argument in arguments]
+        return digest([shutil.which(program) or program, *filter(os.path.isfile, values)])
+
+    def _score(self, answer: str) -> Any:
+        try:
+            found = json.loads(answer)
+        except (ValueError, RecursionError):
+            raise InputError(f'{self.command}: expected a number or {{"score": number}} per line, '
+                             f"got {answer!r:.80}") from None
+        return found.get("score") if isinstance(found, dict) else found
+
+
+@cache
+def _program(metric: Command, process: int) -> Program:
+    """One for each process: a pipe that forks share would mix their answers."""
+    return Program(metric.command, metric.timeout, metric.restarts)

@@ -1,0 +1,114 @@
+"""Python code of users that is imported by name: `python:package.module:function`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, is_dataclass
+from importlib import import_module
+from typing import Any, ClassVar
+
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
+from minrisk._core.fingerprint import digest, module_files
+from minrisk._core.lazy import lazy
+from minrisk._core.options import option
+from minrisk._core.process import foreign_code, foreign_import
+from minrisk.metrics.user_code import PairwiseMetric, as_scores
+
+
+@dataclass(frozen=True)
+class Python(PairwiseMetric):
+    """a function or metric class of yours: --metric python:package.module:function
+
+    The function is imported by name, so that workers and other machines find it too. In Python a
+    function itself is a metric as well: `minrisk.decode(samples, metric=function)`. A class with
+    `features` and `scores`, a dataclass, is named likewise; its fields are options.
+
+    Args:
+        function: "package.module:function", of an installed package or of the current folder.
+        source: whether the source is passed as a third argument.
+        by_source: whether the function judges by the source alone, as a reward does: it is called
+            with hypothesis and source, and the metric works with `rerank`, too.
+        lists: whether the function is called once, with a list for each argument, and returns a
+            list of scores.
+        error: whether lower is better; scores are then negated.
+
+    Raises:
+        InputError: when it is used, if there is no such function, or if it fails or returns
+            anything but finite numbers.
+
+    >>> import minrisk
+    >>> minrisk.decode(["a cat", "a dog"], metric=minrisk.Python("operator:eq")).utility
+    array([0.5, 0.5])
+    """
+
+    name: ClassVar[str] = "python"
+    cost: ClassVar[str] = "n · m calls of the function"
+
+    function: str = option(help="package.module:function, also of the current folder")
+    source: bool = option(False, help="pass the source as a third argument")
+    by_source: bool = option(False, help="judge by the source alone: pass hypothesis and source, "
+                             "no reference")
+    lists: bool = option(False, help="call it once, with a list for each argument")
+    error: bool = option(False, help="negate the scores, of which lower is better")
+
+    @classmethod
+    def class_of(cls, name: str) -> type | None:
+        """The metric class of this name, whose fields are options; None for a function."""
+        try:
+            found = _imported(name)
+        except InputError:  # the metric says why, when it is used
+            return None
+        if not isinstance(found, type) or not hasattr(found, "scores"):
+            return None
+        if not is_dataclass(found):
+            raise InputError(f"python: the class {name!r} must be a dataclass, whose fields are "
+                             "the options of the metric")
+        return found
+
+    def prepare(self) -> None:
+        self._callable  # noqa: B018 - which imports it
+
+    def _scores(self, arguments: Sequence[tuple[str, ...]]) -> Floats:
+        with foreign_code(f"{self.function} failed"):
+            found = (self._call_with_lists(arguments) if self.lists
+                     else [self._callable(*own) for own in arguments])
+            return as_scores(found, len(arguments), self.function, self.error)
+
+    def fingerprint(self) -> str:
+        """Of the module that is named, and of the one in which the function is written."""
+        function = self._callable
+        module = sys.modules[self.function.partition(":")[0]]
+        return digest(module_files(module, function, type(function)))
+
+    def _call_with_lists(self, arguments: Sequence[tuple[str, ...]]) -> list[Any]:
+        columns = [list(column) for column in zip(*arguments, strict=True)]
+        return list(self._callable(*columns))
+
+    @lazy
+    def _callable(self) -> Callable[..., Any]:
+        function: Callable[..., Any] = _imported(self.function)
+        return function
+
+
+def _imported(name: str) -> Any:
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise InputError(f"python: function must be 'package.module:function'; got {name!r}")
+    found: Any = _module(module, name)
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise InputError(f"python: module {module!r} has no function {attribute!r}")
+    return found
+
+
+def _module(name: str, function: str) -> Any:
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)  # last, so that nothing that is installed is hidden
+    with foreign_import(f"python: {function!r} cannot be imported",
+                        "; the module must be installed, on PYTHONPATH or in this folder"):
+        return import_module(name)

@@ -1,0 +1,1 @@
+"""Votes: two texts agree if their answers do."""

@@ -1,0 +1,127 @@
+"""Votes among short mathematical answers: equal in value, however they are written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from itertools import compress
+from typing import ClassVar
+
+import numpy as np
+
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import needs_extra
+from minrisk._core.metric import Metric
+from minrisk._core.options import option
+from minrisk.metrics._base import Objects, objects
+from minrisk.metrics.user_code.command import Program
+from minrisk.metrics.votes.math_answers import (
+    find_answer,
+    have_other_variables,
+    is_formula,
+    is_number,
+)
+
+_RESTARTS = 2
+
+
+@dataclass(frozen=True)
+class Symbolic(Metric[Objects]):
+    r"""1 where two texts give the same mathematical answer, else 0; needs minrisk[math]
+
+    The answer is what stands in the last \boxed{}, or after "answer is" or "####", or else the
+    only expression of the last sentence, unless that was cut off. 1/2 is 0.5 and \frac{1}{2}, 50%
+    is 0.5, 1e3 is 1000, and (x+1)^2 is x^2+2x+1. A short text without such an answer is its own
+    answer, in which only white space is ignored; one of more than 300 characters has none, and
+    agrees with none.
+
+    Args:
+        timeout: seconds without a result after which a comparison fails.
+
+    >>> Symbolic(timeout=10.0).name
+    'symbolic'
+    """
+
+    name: ClassVar[str] = "symbolic"
+    cost: ClassVar[str] = "n + m answers, and comparisons of those that are no plain numbers"
+    is_vote: ClassVar[bool] = True
+    features_per_segment: ClassVar[bool] = True  # answers are compared with those of a segment
+
+    timeout: float = option(60.0, gt=0, affects_results=False,
+                            help="seconds without a result after which a comparison fails")
+
+    def prepare(self) -> None:
+        with needs_extra("the 'symbolic' metric", "math"):
+            if find_spec("math_verify") is None:  # imported by the program alone, for it is slow
+                raise ModuleNotFoundError(name="math_verify")
+
+    def features(self, texts: Sequence[str]) -> Objects:
+        """(N,) answers; equal ones are written as the first of them is, and "" is none."""
+        self.prepare()
+        answers = [find_answer(text) for text in texts]
+        firsts: dict[str | None, str | None] = {None: None}
+        for answer in answers:
+            if answer not in firsts:
+                assert answer is not None
+                classes = [first for first in dict.fromkeys(firsts.values()) if first is not None]
+                equal = self._are_equal([(first, answer) for first in classes])
+                firsts[answer] = next(compress(classes, equal), answer)
+        return objects(firsts[answer] for answer in answers)
+
+    def answers(self, features: Objects) -> list[str | None]:
+        return [*features]
+
+    def scores(self, hyps: Objects, refs: Objects, source: object = None) -> Floats:
+        """(H, R) whether answers are equal."""
+        ours, theirs = _places(hyps), _places(refs)
+        equal = np.zeros((len(ours), len(theirs)))
+        for answer in ours.keys() & theirs.keys():
+            equal[ours[answer], theirs[answer]] = answer != ""
+        # those on both sides are of the same call of `features`, where no two classes are equal
+        pairs = [(one, other) for one in ours.keys() - theirs.keys()
+                 for other in theirs.keys() - ours.keys()]
+        for one, other in compress(pairs, self._are_equal(pairs)):
+            equal[ours[one], theirs[other]] = 1
+        scores: Floats = equal[np.ix_([ours[answer or ""] for answer in hyps],
+                                      [theirs[answer or ""] for answer in refs])]
+        return scores
+
+    def equal_answers(self, text: str, others: Sequence[str]) -> list[bool]:
+        """Whether a text gives the same answer as each of the others."""
+        self.prepare()
+        own, *found = map(find_answer, (text, *others))
+        pairs = [(own or "", other or "") for other in found]
+        return [one == other != "" or judged
+                for (one, other), judged in zip(pairs, self._are_equal(pairs), strict=True)]
+
+    def _are_equal(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
+        """Whether different answers are formulas of equal value."""
+        asked = [pair for pair in pairs if _are_comparable(*pair)]
+        lines = _judge(self.timeout, os.getpid()).ask([json.dumps(pair) for pair in asked])
+        equal = {pair for pair, line in zip(asked, lines, strict=True) if line.strip() == "1"}
+        return [pair in equal for pair in pairs]
+
+
+def _places(answers: Objects) -> dict[str, int]:
+    """Each distinct answer, and its place among them; "" is none."""
+    distinct = dict.fromkeys(answer or "" for answer in answers)
+    return {answer: place for place, answer in enumerate(distinct)}
+
+
+def _are_comparable(one: str, other: str) -> bool:
+    """Whether only the judge can tell: both are formulas, and not both are numbers."""
+    return (is_formula(one) and is_formula(other)
+            and not (is_number(one) and is_number(other)) and not have_other_variables(one, other))
+
+
+@cache
+def _judge(timeout: float, process: int) -> Program:
+    """One for each process: a pipe that forks share would mix their answers."""
+    program = f"{shlex.quote(sys.executable)} -m minrisk.metrics.votes.symbolic_judge"
+    return Program(program, timeout, _RESTARTS)

@@ -1,0 +1,180 @@
+"""A cache of scores, in memory or in a file, for metrics that cost more than a lookup."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from hashlib import blake2b
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minrisk._core.adapters import inner
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.fingerprint import fingerprint
+from minrisk._core.lazy import lazy
+from minrisk._core.metric import AnyMetric
+from minrisk._core.options import option
+from minrisk._core.registry import inside
+from minrisk._core.segment import Segment
+from minrisk._core.signature import parts_signature
+from minrisk._core.sqlite_cache import MEMORY, SqliteCache, chunks
+from minrisk.metrics._base import Objects, objects
+from minrisk.metrics.wrappers import WrapperMetric
+
+_TABLE = """CREATE TABLE IF NOT EXISTS scores (
+    metric BLOB, source BLOB, hypothesis BLOB, reference BLOB, score REAL,
+    PRIMARY KEY (metric, source, hypothesis, reference)) WITHOUT ROWID"""
+
+
+class _Given(str):
+    """A reference that was given, in which a vote may find another answer than in a sample."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Cached(WrapperMetric):
+    """a cache of the scores of another metric: --metric cached:NAME
+
+    The key of a score is the texts, every option of the metric, the version of minrisk, and the
+    content of the files behind the metric: a function's module, a program, a model's folder.
+
+    Args:
+        metric: the inner metric, by object, class or name.
+        path: SQLite file of the cache, which several processes may share; unless given it is in
+            memory, and starts again at about a million pairs.
+
+    Raises:
+        InputError: if scores of the metric depend on more than the texts of a pair; when it is
+            used, if the file is not such a cache.
+
+    >>> import minrisk
+    >>> cached = minrisk.Cached(minrisk.ChrF())
+    >>> cached.name
+    'cached:chrf'
+    >>> minrisk.decode(["the cat sat", "a cat sat"], metric=cached).text
+    'the cat sat'
+    """
+
+    cost: ClassVar[str] = "that of its metric, once for each pair"
+    metric: AnyMetric = inner(help="an inner metric, as in cached:comet", texts_only=True)
+    path: str = option(MEMORY, affects_results=False,
+                       help="SQLite file of the cache, which processes may share")
+
+    @property
+    def name(self) -> str:
+        return f"cached:{inside(self.metric.name)}"
+
+    def segment_features(self, segment: Segment, texts: Sequence[str]) -> Objects:
+        return self.features(texts)
+
+    def features(self, texts: Sequence[str]) -> Objects:
+        """The texts themselves: cached scores need no features."""
+        return objects(texts)
+
+    def as_given(self, refs: Objects) -> Objects:
+        return objects(map(_Given, refs)) if self.is_vote else refs
+
+    def answers(self, features: Objects) -> list[str | None] | None:
+        if not self.is_vote:
+            return None
+        found = self.metric.features(list(features))
+        are_given = len(features) and isinstance(features[0], _Given)
+        return self.metric.answers(self.metric.as_given(found) if are_given else found)
+
+    def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
+        """(H, R) scores from the cache; those that are missing are computed and added."""
+        source = source if self.needs_source else None
+        table = _table(self.path)
+        keys = _Keys.of(self._identity, hyps, refs, source)
+        found = table.find(keys)  # (H, R), NaN where not known
+        rows, columns = (np.flatnonzero(np.isnan(found).any(axis=axis)) for axis in (1, 0))
+        if rows.size:
+            new = self._compute(hyps[rows], refs[columns], source)
+            found[np.ix_(rows, columns)] = new
+            table.add(keys[rows, columns], new)
+        return found
+
+    @lazy
+    def _identity(self) -> str:
+        """Everything that a score depends on besides the texts."""
+        return f"{parts_signature(metric=self.metric)} {fingerprint(self.metric)}"
+
+    def _compute(self, hyps: Objects, refs: Objects, source: Objects | None) -> Floats:
+        texts = list(dict.fromkeys([*hyps, *refs]))
+        place = {text: row for row, text in enumerate(texts)}
+        features = self.metric.features(texts)
+        ours, theirs = (features[np.array([place[text] for text in side], np.intp)]
+                        for side in (hyps, refs))
+        if isinstance(refs[0], _Given):
+            theirs = self.metric.as_given(theirs)
+        return self.metric.scores(ours, theirs,
+                                  None if source is None else self.metric.features(list(source)))
+
+    def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
+        return self.metric.statistics(hyps, refs)
+
+    def corpus(self, statistics: Floats) -> float:
+        return self.metric.corpus(statistics)
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """Hashes of a metric and of the texts of a block of pairs."""
+
+    metric: bytes
+    source: bytes
+    hyps: list[bytes]
+    refs: list[bytes]
+
+    @classmethod
+    def of(cls, metric: str, hyps: Objects, refs: Objects, source: Objects | None) -> _Keys:
+        return cls(_digest(metric), b"" if source is None else _digest(source[0]),
+                   [_digest(text) for text in hyps], [_digest(text) for text in refs])
+
+    def __getitem__(self, rows_and_columns: tuple[Ints, Ints]) -> _Keys:
+        rows, columns = rows_and_columns
+        return replace(self, hyps=[self.hyps[row] for row in rows],
+                       refs=[self.refs[column] for column in columns])
+
+
+class _ScoreTable:
+    """The scores of pairs, by the keys of their texts."""
+
+    def __init__(self, path: str) -> None:
+        self._cache = SqliteCache(path, _TABLE)
+
+    def find(self, keys: _Keys) -> Floats:
+        """(H, R) cached scores, NaN where there is none."""
+        columns = {ref: column for column, ref in enumerate(keys.refs)}
+        found = np.full((len(keys.hyps), len(keys.refs)), np.nan)
+        for row, hyp in enumerate(keys.hyps):
+            for ref, score in self._query(keys, hyp):
+                if isinstance(score, float) and math.isfinite(score):  # no text, and no infinity
+                    found[row, columns[ref]] = score
+        return found
+
+    def add(self, keys: _Keys, scores: Floats) -> None:
+        new = ((keys.metric, keys.source, hyp, ref, score)
+               for hyp, line in zip(keys.hyps, scores.tolist(), strict=True)
+               for ref, score in zip(keys.refs, line, strict=True) if math.isfinite(score))
+        self._cache.write("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?)", new)
+
+    def _query(self, keys: _Keys, hyp: bytes) -> Iterator[tuple[Any, ...]]:
+        """Cached scores of a hypothesis with these references; there may be many others."""
+        for refs in chunks(keys.refs):
+            yield from self._cache.read(
+                "SELECT reference, score FROM scores WHERE metric = ? AND source = ? "
+                f"AND hypothesis = ? AND reference IN ({','.join('?' * len(refs))})",
+                (keys.metric, keys.source, hyp, *refs))
+
+
+def _digest(text: str) -> bytes:
+    person = b"given" if isinstance(text, _Given) else b""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, person=person).digest()
+
+
+_table = cache(_ScoreTable)  # one per path
