@@ -67,6 +67,27 @@ def test_dissent_is_no_candidate_where_samples_are_equal(ask):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("choices", [
+    [choice("12 of the 8", "length"), choice("12 of the 8", "length"), choice("in all 4")],
+    [choice("It is 7"), choice(None, "content_filter")]], ids=["truncated", "filtered"])
+def test_answers_are_decoded_as_they_were_chosen(ask, server, choices, tmp_path):
+    done = ask(*choices, n=6)
+    [line] = done.records
+    path = tmp_path / "answers.jsonl"
+    path.write_text(done.out)
+    [again] = run("decode", path, *VOTE).records
+    metric = minrisk.ExactMatch(pattern=r"\d+")
+    answered = minrisk.answer("How many?", 6, model="m", endpoint=server.endpoint, metric=metric)
+    [decoded] = minrisk.decode_corpus([answered], metric=metric)
+    assert line["index"] == again["index"] == decoded.index
+    for found in (again, {"text": decoded.text, "answer": decoded.answer, **decoded.details}):
+        assert [found["text"], found["answer"]] == [line["text"], line["answer"]]
+        assert found["votes"] == pytest.approx(line["votes"])
+    record = decoded.as_record()
+    assert record["samples"][record["index"]] == decoded.text
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_python_has_the_same(server):
     server.always = altered(choice("8", "length"), choice("4"), choice(None, "content_filter"))
     [found] = minrisk.answer([{"prompt": "How many?"}], 3, model="m", endpoint=server.endpoint,

@@ -121,6 +121,10 @@ def test_truncated_and_empty_samples_are_dissent_on_the_page_as_in_the_answer(tm
     run("inspect", path, "--metric", "exact-match", "--metric.pattern", r"\d+", "-o",
         tmp_path / "page.html", "-q")
     told = reply.body["minrisk"]
+    [decoded] = run("decode", path, "--metric", "exact-match", "--metric.pattern", r"\d+",
+                    "--uncertainty").records
+    assert decoded["votes"] == pytest.approx(told["votes"])
+    assert decoded["uncertainty"] == pytest.approx(told["uncertainty"])
     for data in (found, page_data((tmp_path / "page.html").read_text(encoding="utf-8"))):
         assert data.column("samples") == [told["samples"]] == [5]
         assert (data.column("text"), data.column("answer")) == ([reply.text], [told["answer"]])

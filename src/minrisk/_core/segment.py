@@ -134,6 +134,12 @@ class Segment:
         vars(moved).update(vars(self), position=position, outcomes=outcomes)
         return moved
 
+    def among(self, rows: Ints) -> Segment:
+        """The same problem, whose hypotheses have these places in the given list."""
+        found = object.__new__(Segment)
+        vars(found).update(vars(self), rows=rows)
+        return found
+
     def describe(self, row: int) -> str:
         """A hypothesis for messages: its position in the given list and its beginning."""
         index = row if self.rows is None else self.rows[row]

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Self
@@ -29,6 +29,7 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, Wording, brief, warn
+from minrisk._core.sampler import INCOMPLETE, REFERENCE_COLUMNS
 from minrisk._core.segment import BLOCK, References, Segment
 from minrisk._core.weights import checked_logprobs, checked_numbers
 from minrisk.io.files import Input, text_of
@@ -54,6 +55,7 @@ class SampleReader:
     weighting: Weighting = AUTO
     oracle: str | None = None  # the field with human references, which have equal weights
     ids: Ids = field(default_factory=lambda: Ids(), compare=False, repr=False)
+    is_vote: bool = False  # so that samples that are no candidates vote for no answer
 
     def open(self) -> list[Input]:
         return [file.open() for file in self.files]
@@ -83,10 +85,20 @@ class SampleReader:
                                             if key not in KNOWN_FIELDS}}
         try:
             found["id"] = self.ids.of(fields, record.index)
-            found["segment"] = self._segment(fields, record.index)
+            found["segment"] = self._candidates(fields, record.index)
         except InputError as error:
             return record.replace(**found).failed(error)
         return record.replace(**found)
+
+    def _candidates(self, fields: dict[str, Any], index: int) -> Segment:
+        """The segment of the samples that were candidates where the record was written."""
+        rows, dissent = candidate_rows(fields), _number_uncompared(fields)
+        if rows is None:
+            segment = self._segment(fields, index)
+        else:
+            segment = self._segment(only_rows(fields, rows), index).among(np.array(rows))
+            dissent += fields["dropped"]
+        return _with_dissent(segment, dissent) if self.is_vote else segment
 
     def _segment(self, fields: dict[str, Any], index: int) -> Segment:
         hypotheses = _hypotheses(fields)
@@ -124,6 +136,55 @@ class SampleReader:
         if logprobs is None:
             raise InputError("found no logprobs, wanted them as weights of the references")
         return self.weighting.of(logprobs, texts, lengths, counts)
+
+
+def candidate_rows(fields: Mapping[str, Any]) -> list[int] | None:
+    """The places of the samples that `minrisk answer` compared, if this is a line of its output and
+    some were dropped: those that are finished, or all. None for other records.
+    """
+    samples, counts = fields.get("samples"), fields.get("counts")
+    drawn, dropped = fields.get("drawn"), fields.get("dropped")
+    if not isinstance(samples, list) or not isinstance(counts, list) or not dropped or not all(
+            type(number) is int for number in (drawn, dropped, *counts)):
+        return None
+    found = fields.get("finish_reasons")
+    reasons = found if isinstance(found, list) else [None] * len(samples)
+    every = range(len(reasons))
+    rows = [row for row in every if reasons[row] not in INCOMPLETE] or [*every]
+    is_answer = (len(samples) == len(counts) == len(reasons)
+                 and sum(counts[row] for row in rows) + dropped == drawn)
+    return rows if is_answer else None
+
+
+def only_rows(fields: Mapping[str, Any], rows: Sequence[int]) -> dict[str, Any]:
+    """The fields with the values of these samples only."""
+    count = len(fields["samples"])
+    of_references = {*REFERENCE_COLUMNS, "weights"} if fields.get("references") is not None else ()
+    return {**fields, **{name: [fields[name][row] for row in rows]
+                         for name in SAMPLE_FIELDS.difference(of_references)
+                         if isinstance(fields.get(name), list) and len(fields[name]) == count}}
+
+
+def _number_uncompared(fields: Mapping[str, Any]) -> int:
+    """The number of samples that `serve` did not compare."""
+    uncompared = fields.get("uncompared")
+    counts = uncompared.get("counts") if isinstance(uncompared, dict) else None
+    return sum(count for count in counts if type(count) is int and count > 0) if isinstance(
+        counts, list) else 0
+
+
+def _with_dissent(segment: Segment, count: int) -> Segment:
+    """The segment with so many samples that vote for no answer: these are blank references."""
+    columns = segment.self_columns
+    if not count or columns is None or segment.outcomes is not None:
+        return segment
+    own, size = segment.weights[columns], len(segment.hypotheses)
+    more = {name: None if values is None else [*values, values.mean()]
+            for name, values in (("logprobs", segment.logprobs), ("lengths", segment.lengths))}
+    larger = Segment([*segment.hypotheses, ""], None, segment.source, [*own, own.mean()],
+                     segment.position, [*segment.counts, count], **more)
+    found = larger.keep(np.arange(size))
+    return found if segment.rows is None else found.among(segment.rows)
 
 
 def parse(text: str, advice: str) -> dict[str, Any]:

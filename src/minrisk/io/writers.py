@@ -13,7 +13,15 @@ import numpy as np
 
 from minrisk._core.arrays import finite_or_none
 from minrisk._core.errors import InputError, Wording
-from minrisk._core.sampler import Message, Prompt, Samples, columns, number_drawn, sample_columns
+from minrisk._core.sampler import (
+    Message,
+    Prompt,
+    Sample,
+    Samples,
+    columns,
+    number_drawn,
+    sample_columns,
+)
 from minrisk._core.segment import Confidence, Ranking, Segment, Uncertainty
 from minrisk._core.texts import fill
 from minrisk.io.formats import JSON_LINES, OutputFormat, Row
@@ -102,9 +110,8 @@ class ChoiceWriter:
         if not self.samples or record.samples is None:
             return {}
         assert record.segment is not None
-        drawn = number_drawn(record.samples)
-        return {**sample_columns(record.samples, record.reference_samples), "drawn": drawn,
-                "dropped": drawn - int(record.segment.counts.sum())}
+        return {**sample_columns(record.samples, record.reference_samples),
+                **numbers_drawn(record.samples, record.segment)}
 
     def _details(self, segment: Segment, ranking: Ranking,
                  listed: Sequence[str]) -> dict[str, Any]:
@@ -195,6 +202,12 @@ def failure_row(record: Record, fields: Row = NO_FIELDS) -> Row:
     return {"id": record.id, **fields, "error": record.message}
 
 
+def numbers_drawn(samples: Sequence[Sample], segment: Segment) -> dict[str, int]:
+    """How many samples were drawn, and how many of these are no candidates."""
+    drawn = number_drawn(samples)
+    return {"drawn": drawn, "dropped": drawn - int(segment.counts.sum())}
+
+
 def choice_fields(segment: Segment, ranking: Ranking, listed: Sequence[str]) -> dict[str, Any]:
     """The choice with its place among the texts that the output or the input lists."""
     best = _hypothesis(segment, ranking, ranking.best, listed)
@@ -204,7 +217,10 @@ def choice_fields(segment: Segment, ranking: Ranking, listed: Sequence[str]) -> 
 def _hypothesis(segment: Segment, ranking: Ranking, row: int,
                 listed: Sequence[str]) -> dict[str, Any]:
     text, utility = segment.hypotheses[row], finite_or_none(float(ranking.utility[row]))
-    index = row if listed is segment.hypotheses else listed.index(text)
+    if listed is not segment.hypotheses:
+        index = listed.index(text)
+    else:
+        index = row if segment.rows is None else int(segment.rows[row])
     return {"text": text, "index": index, "utility": utility}
 
 

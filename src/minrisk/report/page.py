@@ -22,12 +22,10 @@ from typing import IO, Any, Self
 from minrisk._core.batch import Batch
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import AnyMetric
-from minrisk._core.segment import Segment
 from minrisk._core.strategy import averages_scores, compares_texts
 from minrisk.evaluation.metric_bias import Origin
 from minrisk.io.records import Record
 from minrisk.io.store import write_whole
-from minrisk.report.records import SampleFacts, with_dissent
 from minrisk.report.systems import Systems
 from minrisk.report.views import View, failed_row
 from minrisk.run.stages import Decode
@@ -56,7 +54,7 @@ class BuildViews(Decode):
     view: View = field(kw_only=True)
 
     def _rank(self, batch: Sequence[Record]) -> Sequence[Record]:
-        segments = Batch(self._segment(r) for r in batch)
+        segments = Batch(found for record in batch if (found := record.segment) is not None)
         compares = compares_texts(self.strategy)
         strategy = (Confident(self.strategy, seed=self.view.seed) if compares else self.strategy)
         rankings = strategy.rank(segments)
@@ -65,12 +63,6 @@ class BuildViews(Decode):
                                                        averages_scores(self.strategy)))
                 for record, ranking, pool
                 in zip(batch, rankings, segments.pools(self.strategy.metric), strict=True)]
-
-    def _segment(self, record: Record) -> Segment:
-        assert record.segment is not None
-        facts: SampleFacts | None = record.value
-        is_vote = self.strategy.metric.is_vote and record.segment.outcomes is None
-        return with_dissent(record.segment, facts.dissent if facts and is_vote else 0)
 
 
 @dataclass(frozen=True)

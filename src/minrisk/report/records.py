@@ -7,17 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
-from minrisk._core.sampler import INCOMPLETE, REFERENCE_COLUMNS
-from minrisk._core.segment import Segment
+from minrisk._core.sampler import INCOMPLETE
 from minrisk.io.records import Record
-from minrisk.io.segments import SAMPLE_FIELDS, SampleReader, show
+from minrisk.io.segments import SampleReader, candidate_rows, only_rows, show
 
 TRUNCATED = "length"  # a finish reason
-_OF_REFERENCES = {*REFERENCE_COLUMNS, "weights"}  # where there are references
 _REQUEST_TEXTS, _REQUEST_FLAGS = ("time", "model", "finish_reason"), ("passed_through", "abstained")
 _USAGE = ("prompt_tokens", "completion_tokens")
 RowAndDetails = tuple[dict[str, Any], dict[str, Any]]  # the row of the list, and the details
@@ -39,7 +35,6 @@ class SampleFacts:
     logprobs: Sequence[float] | None = None
     finish_reasons: Sequence[str | None] | None = None
     others: Sequence[OtherSample] = ()
-    dissent: int = 0  # samples among the others that count in a vote, for no answer
 
 
 @dataclass(frozen=True)
@@ -53,20 +48,24 @@ class PageReader(SampleReader):
         if _has_no_choice(fields):
             found = self.ids.of(fields, record.index)
             return record.replace(id=found, value=_unranked(fields, found), samples=())
-        fields, dropped = _without_dropped(fields)
-        logprobs, of_samples = fields.get("logprobs"), fields.get("sample_logprobs")
+        rows = candidate_rows(fields)
+        others = _other_samples(fields.get("uncompared"))
+        if rows is not None:
+            others = [*(one for one in _other_samples(fields) if one.finish_reason in INCOMPLETE),
+                      *others]
         record = super().parse_fields(fields, record)
         if record.segment is None:
             return record
+        if rows is not None:
+            fields = only_rows(fields, rows)
+        logprobs, of_samples = fields.get("logprobs"), fields.get("sample_logprobs")
         if record.segment.self_columns is None:
             logprobs = of_samples  # the others are those of the references
         size = len(record.segment.hypotheses)
-        uncompared = _other_samples(fields.get("uncompared"))
         try:
             return record.replace(value=SampleFacts(
                 None if logprobs is None else _checked(logprobs, size),
-                _reasons(fields, size), [*dropped, *uncompared],
-                sum(sample.count for sample in (*dropped, *uncompared))))
+                _reasons(fields, size), others))
         except InputError as error:
             return record.failed(error)
 
@@ -75,18 +74,6 @@ class PageReader(SampleReader):
         if self.weighting.by == "auto":  # shown on the page: no warning that they are unused
             fields = {name: value for name, value in fields.items() if name != "logprobs"}
         return super()._weights(fields, texts, counts)
-
-
-def with_dissent(segment: Segment, count: int) -> Segment:
-    """The segment with so many samples that vote for no answer, as `serve` counts them."""
-    columns = segment.self_columns
-    if not count or columns is None:
-        return segment
-    own = segment.weights[columns]
-    size = len(segment.hypotheses)
-    larger = Segment([*segment.hypotheses, ""], None, segment.source, [*own, own.mean()],
-                     segment.position, [*segment.counts, count])
-    return larger.keep(np.arange(size))
 
 
 def request_of(fields: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -149,23 +136,6 @@ def _other_samples(columns: Any) -> list[OtherSample]:
         return []
     reasons = _reasons(found, len(texts)) or [None] * len(texts)
     return [*map(OtherSample, texts, counts, reasons)]
-
-
-def _without_dropped(fields: dict[str, Any]) -> tuple[dict[str, Any], list[OtherSample]]:
-    """The fields without the samples that `minrisk answer` dropped, and these: its output lists
-    all samples, and it compares those that are finished.
-    """
-    reasons = fields.get("finish_reasons")
-    if not fields.get("dropped") or not isinstance(reasons, list):
-        return fields, []
-    kept = [row for row, reason in enumerate(reasons) if reason not in INCOMPLETE]
-    others = [other for other in _other_samples(fields) if other.finish_reason in INCOMPLETE]
-    if not kept or not others:
-        return fields, []
-    names = SAMPLE_FIELDS - (_OF_REFERENCES if fields.get("references") is not None else set())
-    return fields | {name: [fields[name][row] for row in kept] for name in names
-                     if isinstance(fields.get(name), list)
-                     and len(fields[name]) == len(reasons)}, others
 
 
 def _reasons(fields: Mapping[str, Any], count: int) -> list[str | None] | None:

@@ -128,7 +128,8 @@ class Decoding:
             columns: Sequence[str] = (), checks: tuple[Stage, ...] = (),
             matrix: str | None = None) -> Job:
         """The job of ranking the segments with this stage, and then of further ones."""
-        lines = self.reader(self.corpus.files, self.weighting, self.oracle)
+        lines = self.reader(self.corpus.files, self.weighting, self.oracle,
+                            is_vote=self.strategy.metric.is_vote)
         return Job(
             files=self.corpus.files,
             reader=self.corpus.reader(lines),

@@ -11,7 +11,7 @@ from minrisk._core.sampler import Sample, distinct, sample_columns, usage_of
 from minrisk._core.segment import Confidence, Ranking, Segment, Uncertainty, shortened
 from minrisk.io.records import AUTO, Record, segment_of
 from minrisk.io.segments import columns_of, source_of
-from minrisk.io.writers import choice_fields
+from minrisk.io.writers import choice_fields, numbers_drawn
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,9 +94,15 @@ class DecodedSegment:
 
     def as_record(self) -> dict[str, Any]:
         """The fields of a JSON line with the choice and the samples, which every call reads."""
-        samples = (columns_of(self.segment) if self.samples is None
-                   else sample_columns(self.samples, self.reference_samples))
-        choice = {"text": self.text, "index": self.index, "utility": self.utility,
+        index: int | None
+        if self.samples is None:
+            samples, index = columns_of(self.segment), self.ranking.best
+        else:
+            found = vars(self).get("_segment")
+            samples = {**sample_columns(self.samples, self.reference_samples),
+                       **({} if found is None else numbers_drawn(self.samples, found))}
+            index = self.index
+        choice = {"text": self.text, "index": index, "utility": self.utility,
                   **({"abstained": True} if self.abstained else {})}
         return {**self.fields, "id": self.id, **choice, **self.details, **samples}
 
