@@ -84,7 +84,8 @@ def test_a_timeout_of_segments_is_refused_without_interval_timers(samples, tmp_p
 
 def test_the_server_listens_for_the_signals_that_exist():
     pytest.importorskip("aiohttp")
-    done = bare(BARE + "from minrisk.server.run import _SIGNALS; print([s.name for s in _SIGNALS])")
+    done = bare(BARE + "from minrisk.server.http import _SIGNALS as found\n"
+                "print([s.name for s in found])")
     assert done.stdout == "['SIGTERM', 'SIGINT']\n", done.stderr
 
 
@@ -92,7 +93,7 @@ def test_a_recorder_removes_an_incomplete_line(tmp_path):
     path = tmp_path / "record.jsonl"
     path.write_bytes(b'{"a": 1}\n{"b":')
     code = BARE + textwrap.dedent("""
-        from minrisk.server.recording import Recorder
+        from minrisk.server.monitoring import Recorder
         recorder = Recorder(sys.argv[1])
         recorder.append('{"c": 2}\\n').result()
         recorder.close()

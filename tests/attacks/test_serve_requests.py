@@ -16,7 +16,7 @@ pytest.importorskip("aiohttp")
 
 from commands import PATIENCE, read, run, wait_for
 from mbr_server import serving, settings, started
-from minrisk.server.settings import Hosts
+from minrisk.server.http import Hosts
 from upstream import held, mock_upstream
 
 SAMPLES = ["the cat sat", "a cat sat down", "the cat sat", "dogs"]

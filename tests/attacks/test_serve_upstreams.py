@@ -22,7 +22,7 @@ from mbr_server import serving, settings
 from minrisk.openai import client
 from minrisk.openai.encoding import Mask
 from minrisk.openai.responses import StreamMask
-from minrisk.server.sample_collector import SampleCollector
+from minrisk.server.sampling import SampleCollector
 from openai_server import silent
 from upstream import events, held, mock_upstream
 

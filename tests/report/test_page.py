@@ -13,7 +13,7 @@ import pytest
 
 import minrisk
 from mbr_server import serving, settings
-from minrisk.server.settings import Keys
+from minrisk.server.http import Keys
 from report_pages import page_data
 from upstream import mock_upstream
 

@@ -13,16 +13,12 @@ from mbr_server import settings
 from minrisk.openai.completions import CompletionResponse
 from minrisk.openai.encoding import encoded
 from minrisk.openai.responses import check_response, read_choices, read_usage
-from minrisk.server.client_request import read_json, read_request
-from minrisk.server.completion_handler import CompletionHandler
-from minrisk.server.errors import ApiError
+from minrisk.server.app import Server
 from minrisk.server.executor import RankingExecutor
-from minrisk.server.limits import SampleLimit
-from minrisk.server.prometheus import ServerMetrics
-from minrisk.server.ranking import read_ranking_request
-from minrisk.server.responses import chunks, headers_of
-from minrisk.server.sample_collector import new_collector
-from minrisk.server.tracing import Trace
+from minrisk.server.monitoring import Trace
+from minrisk.server.requests import read_json, read_ranking_request, read_request
+from minrisk.server.responses import ApiError
+from minrisk.server.sampling import SampleLimit, new_collector
 
 EXECUTOR = RankingExecutor(1)
 ANY = st.recursive(
@@ -80,7 +76,7 @@ class Given:
     def __init__(self, answer):
         self.answer = answer
 
-    async def sample(self, request, report):
+    async def sample(self, request, admission, report):
         choices = read_choices(self.answer)
         usage = read_usage(self.answer, choices)
         report(CompletionResponse(choices, usage, self.answer), len(choices))
@@ -97,14 +93,14 @@ def test_any_answer_of_an_upstream_becomes_a_completion_and_a_stream(answer, as_
     request = read_request("chat", given, chosen)
 
     async def main():
-        handler = CompletionHandler(Given(answer), chosen, SampleLimit(64, 1), EXECUTOR,
-                              ServerMetrics(*[lambda: 0] * 3))
+        server = Server(Given(answer), chosen, SampleLimit(64, 1))
+        server.executor = EXECUTOR  # whose process is started once
         collector = new_collector(request, chosen, EXECUTOR.run)
-        return await handler.complete(request, collector, Trace("id", "route"))
+        return await server.complete(request, collector, Trace("id", "route"))
 
-    body = asyncio.run(main())
-    assert len(body["choices"]) == 1
-    json.dumps(body)
-    assert all(value.isprintable() for value in headers_of(body).values())
-    events = [json.loads(encoded(chunk)) for chunk in chunks(request, body)]
+    found = asyncio.run(main())
+    assert len(found.choices) == 1
+    json.dumps(found.body)
+    assert all(value.isprintable() for value in found.headers.values())
+    events = [json.loads(encoded(chunk)) for chunk in found.chunks()]
     assert events[-1]["choices"] == []

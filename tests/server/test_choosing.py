@@ -21,14 +21,11 @@ from mbr_server import settings
 from minrisk.openai.completions import CompletionResponse
 from minrisk.openai.responses import read_choices
 from minrisk.plugins import Metric
-from minrisk.server.batching import BatchThread
-from minrisk.server.client_request import read_request
-from minrisk.server.completion_handler import CompletionHandler
-from minrisk.server.executor import RankingExecutor
-from minrisk.server.limits import SampleLimit
-from minrisk.server.prometheus import ServerMetrics
-from minrisk.server.sample_collector import new_collector
-from minrisk.server.tracing import Trace
+from minrisk.server.app import Server
+from minrisk.server.executor import BatchThread, RankingExecutor
+from minrisk.server.monitoring import Trace
+from minrisk.server.requests import read_request
+from minrisk.server.sampling import SampleLimit, new_collector
 
 EXECUTOR = RankingExecutor(2)
 TEXTS = st.lists(st.text("ab c\n{}[]1.\u0301é", min_size=1, max_size=12), min_size=2, max_size=8)
@@ -40,7 +37,7 @@ class Given:
     def __init__(self, texts):
         self.texts = texts
 
-    async def sample(self, request, report):
+    async def sample(self, request, admission, report):
         body = {"choices": [{"index": i, "message": {"role": "assistant", "content": text},
                              "finish_reason": "stop"} for i, text in enumerate(self.texts)]}
         report(CompletionResponse(read_choices(body), None, body), len(self.texts))
@@ -68,12 +65,12 @@ def test_the_answer_is_what_decode_makes_of_the_record(metric, texts):
     recorder = Remembered()
 
     async def main():
-        handler = CompletionHandler(Given(texts), chosen, SampleLimit(64, 1), EXECUTOR,
-                              ServerMetrics(*[lambda: 0] * 3), recorder)
+        server = Server(Given(texts), chosen, SampleLimit(64, 1), recorder)
+        server.executor = EXECUTOR  # whose processes are started once
         collector = new_collector(request, chosen, EXECUTOR.run)
-        return await handler.complete(request, collector, Trace("id", "route"))
+        return await server.complete(request, collector, Trace("id", "route"))
 
-    body = asyncio.run(main())
+    body = asyncio.run(main()).body
     record = recorder.fields
     if record is None:  # nothing but white space
         assert not any(text.strip() for text in texts)

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from mbr_server import serving, settings
 from minrisk.openai import client
+from minrisk.server.responses import Completion
 from openai_server import cut, dropped, few_places, half, written
 from upstream import failing, held, mock_upstream
 
@@ -224,8 +225,8 @@ def test_a_bug_is_told_without_texts(upstream, monkeypatch, stream):
     def broken(*_):
         raise KeyError(texts[0])
 
-    monkeypatch.setattr("minrisk.server.app.chunks" if stream else "minrisk.server.app.headers_of",
-                        broken)
+    monkeypatch.setattr(Completion, "chunks" if stream else "headers",
+                        broken if stream else property(broken))
     with serving(upstream.url) as server:
         reply = server.chat(stream=stream)
     error = reply.events[-1] if stream else reply.body

@@ -20,9 +20,10 @@ from minrisk._core.decoding import make_strategy
 from minrisk.io.records import Weighting
 from minrisk.metrics.votes.exact_match import ExactMatch
 from minrisk.plugins import Metric
-from minrisk.server import page
+from minrisk.server import monitoring
 from minrisk.server.executor import RankingExecutor
-from minrisk.server.settings import Keys, Preset, Settings
+from minrisk.server.http import Keys
+from minrisk.server.settings import Preset, Settings
 from report_pages import page_data
 from upstream import failing, mock_upstream
 
@@ -168,12 +169,12 @@ def test_an_abstention_is_one_request_and_no_failure():
 
 
 def test_the_page_has_a_bounded_number_of_requests_and_of_characters(upstream, monkeypatch):
-    monkeypatch.setattr(page, "_MAX_REQUESTS", 2)
+    monkeypatch.setattr(monitoring, "_MAX_REQUESTS", 2)
     with serving(upstream.url, settings(show_page=True)) as server:
         for number in range(4):
             server.chat(f"question {number}")
         assert shown(server)[0].column("source") == ["question 3", "question 2"]
-        monkeypatch.setattr(page, "_MAX_SIZE", 3000)
+        monkeypatch.setattr(monitoring, "_MAX_SIZE", 3000)
         server.chat("short")
         server.chat("x" * 1000)
         assert shown(server)[0].column("source") == ["x" * 1000]

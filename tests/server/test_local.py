@@ -16,8 +16,7 @@ from commands import PATIENCE, wait_for
 from mbr_server import serving, settings
 from minrisk.io.records import Weighting
 from minrisk.samplers.hf import Transformers
-from minrisk.server.limits import SampleLimit
-from minrisk.server.local_backend import LocalBackend
+from minrisk.server.backends import LocalBackend
 from tiny_models import save
 from warm import spawn_warm
 
@@ -51,7 +50,7 @@ def folders(tmp_path_factory):
 
 def local(folder, **options):
     sampler = Counting(folder, **options)
-    return sampler, LocalBackend(sampler, "tiny", SampleLimit(256, 1024))
+    return sampler, LocalBackend(sampler, "tiny")
 
 
 @pytest.fixture(scope="module")

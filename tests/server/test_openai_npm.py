@@ -10,7 +10,7 @@ import pytest
 
 from commands import PATIENCE
 from mbr_server import serving, settings
-from minrisk.server.settings import Keys
+from minrisk.server.http import Keys
 from upstream import failing, mock_upstream
 
 NODE = shutil.which("node")

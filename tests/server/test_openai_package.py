@@ -11,7 +11,7 @@ openai = pytest.importorskip("openai")
 
 from commands import PATIENCE
 from mbr_server import serving, settings
-from minrisk.server.settings import Keys
+from minrisk.server.http import Keys
 from upstream import failing, held, mock_upstream
 
 KEY = "a-client-key"

@@ -18,8 +18,8 @@ from commands import PATIENCE, read, run, wait_for
 from mbr_server import serving, settings, started
 from minrisk.cli.options import FieldOption
 from minrisk.cli.serve import serve
-from minrisk.server.limits import SampleLimit
-from minrisk.server.settings import Keys
+from minrisk.server.http import Keys
+from minrisk.server.sampling import SampleLimit
 from project import ROOT
 from upstream import failing, held, mock_upstream
 

@@ -11,7 +11,8 @@ import pytest
 
 from commands import wait_for
 from mbr_server import serving, settings
-from minrisk.server import completion_handler
+from minrisk.server.app import Server
+from minrisk.server.responses import ApiError
 from upstream import failing, held, mock_upstream
 
 SAMPLES = ["the cat sat", "a cat sat down", "the cat sat", "dogs"]
@@ -120,9 +121,9 @@ def test_a_silent_stream_shows_that_it_is_alive(upstream):
 
 def test_an_error_after_the_first_byte_is_an_event(upstream, monkeypatch):
     async def broken(*_):
-        raise completion_handler.ApiError(504, "too late", code="deadline")
+        raise ApiError(504, "too late", code="deadline")
 
-    monkeypatch.setattr(completion_handler.CompletionHandler, "_choose", broken)
+    monkeypatch.setattr(Server, "_choose", broken)
     upstream.answer = held
     with serving(upstream.url, settings(heartbeat=0.05)) as server:
         with open_stream(server) as read:

@@ -15,7 +15,7 @@ from minrisk.metrics.votes.symbolic import Symbolic
 from minrisk.openai.completions import CompletionResponse
 from minrisk.openai.responses import Choice
 from minrisk.server.choosing import Votes
-from minrisk.server.sample_collector import SampleCollector
+from minrisk.server.sampling import SampleCollector
 from upstream import held, mock_upstream, plain
 
 

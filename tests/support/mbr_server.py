@@ -23,9 +23,9 @@ from minrisk._core.decoding import make_strategy
 from minrisk.openai.client import Client
 from minrisk.server.app import Server
 from minrisk.server.backends import Backend, UpstreamBackend
-from minrisk.server.limits import SampleLimit
-from minrisk.server.recording import Recorder
-from minrisk.server.run import ListenConfig, serve
+from minrisk.server.http import ListenConfig, serve
+from minrisk.server.monitoring import Recorder
+from minrisk.server.sampling import SampleLimit
 from minrisk.server.settings import Methods, Preset, Settings, named_metrics
 from minrisk.tasks.decode import MeasureOptions
 
@@ -103,7 +103,7 @@ def serving(upstream: str | Backend, chosen: Settings | None = None, *, record: 
         client = Client(upstream, key, concurrency=concurrency, retries=retries, idle=idle,
                         timeout=None,
                         connect=connect, max_wait=5.0)
-        upstream = UpstreamBackend(client, limit, per_request)
+        upstream = UpstreamBackend(client, per_request)
     log: list[str] = []
     server = Server(upstream, found, limit, Recorder(str(record)) if record else None, log.append)
     running = Running("", server, log)

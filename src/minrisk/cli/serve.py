@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from minrisk.samplers.hf import Transformers
     from minrisk.server.app import Server
     from minrisk.server.backends import Backend
-    from minrisk.server.limits import SampleLimit
-    from minrisk.server.run import ListenConfig
-    from minrisk.server.settings import Keys, Methods, Preset, Settings
+    from minrisk.server.http import Keys, ListenConfig
+    from minrisk.server.sampling import SampleLimit
+    from minrisk.server.settings import Methods, Preset, Settings
 
 _KEYS = "MINRISK_API_KEYS"
 _MAX_WAIT = 10.0  # seconds that an upstream may ask to wait; clients can wait longer themselves
@@ -195,12 +195,12 @@ def serve(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceOptio
     /health, /ready, /metrics.
     """
     with needs_extra("serve", "serve"):
-        from minrisk.server.limits import SampleLimit
-        from minrisk.server.run import ListenConfig
+        from minrisk.server.http import ListenConfig
+        from minrisk.server.sampling import SampleLimit
     limit = SampleLimit(limits.concurrency, limits.queue)
     settings = _settings(sampling, method, choice, options, limits)
     _warn_without_keys(options.host, settings.keys)
-    backend = _backend(sampling, limits, limit)
+    backend = _backend(sampling, limits)
     asyncio.run(_serve(backend, settings, limit, options.record,
                        ListenConfig(options.host, options.port, limits.grace)))
     return 0
@@ -209,8 +209,8 @@ def serve(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceOptio
 async def _serve(backend: Backend, settings: Settings, limit: SampleLimit, record: str | None,
                  config: ListenConfig) -> None:
     from minrisk.server.app import Server
-    from minrisk.server.recording import Recorder
-    from minrisk.server.run import serve as run
+    from minrisk.server.http import serve as run
+    from minrisk.server.monitoring import Recorder
 
     server: Server = Server(backend, settings, limit, Recorder(record) if record else None)
     await run(server, config, _announce)
@@ -224,7 +224,8 @@ def _announce(url: str, problem: str | None) -> None:
 
 def _settings(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceOptions,
               options: ServerOptions, limits: LimitOptions) -> Settings:
-    from minrisk.server.settings import Hosts, Preset, Settings, is_loopback
+    from minrisk.server.http import Hosts, is_loopback
+    from minrisk.server.settings import Preset, Settings
 
     preset = Preset(sampling.model_name, sampling.samples, method.make())
     keys = _keys(options.api_key_file)
@@ -244,20 +245,19 @@ def _settings(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceO
         allow_origin=options.allow_origin, show_page=options.page)
 
 
-def _backend(sampling: BackendOptions, limits: LimitOptions, limit: SampleLimit) -> Backend:
+def _backend(sampling: BackendOptions, limits: LimitOptions) -> Backend:
     """The upstream, or where there is none a local model."""
     from minrisk.openai.client import Client
     from minrisk.openai.client_options import server_address, server_key
-    from minrisk.server.backends import UpstreamBackend
-    from minrisk.server.local_backend import LocalBackend
+    from minrisk.server.backends import LocalBackend, UpstreamBackend
 
     if sampling.upstream is None:
-        return LocalBackend(sampling.local_sampler(), sampling.model_name or "", limit)
+        return LocalBackend(sampling.local_sampler(), sampling.model_name or "")
     client = Client(server_address(sampling.upstream, "--upstream"),
                     server_key(sampling.key_variable), concurrency=limits.concurrency,
                     timeout=None, retries=limits.retries, connect=limits.connect_timeout,
                     idle=limits.idle_timeout, max_wait=_MAX_WAIT)
-    return UpstreamBackend(client, limit, sampling.per_request)
+    return UpstreamBackend(client, sampling.per_request)
 
 
 def _alias(text: str, default: Preset, method: StrategyOptions) -> tuple[str, Preset]:
@@ -293,7 +293,7 @@ def _methods(choice: ChoiceOptions, method: StrategyOptions, default: Strategy) 
 
 
 def _keys(path: str | None) -> Keys:
-    from minrisk.server.settings import Keys
+    from minrisk.server.http import Keys
 
     lines = os.environ.get(_KEYS, "").replace(",", "\n").splitlines()
     if path is not None:
@@ -305,7 +305,7 @@ def _keys(path: str | None) -> Keys:
 
 
 def _warn_without_keys(host: str, keys: Keys) -> None:
-    from minrisk.server.settings import is_loopback
+    from minrisk.server.http import is_loopback
 
     if not is_loopback(host) and not keys:
         warn(f"--host {host} accepts clients from other machines without a key; "

@@ -12,7 +12,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -68,6 +68,8 @@ class UpstreamRequest:
     body: Mapping[str, Any]
     seed: Callable[[int], int | None] = lambda number: None
     replaceable: frozenset[str] = REPLACEABLE  # fields of the body that may be left out
+    # waits for room for so many choices, which they have until they are answered
+    hold: Callable[[int], AbstractAsyncContextManager[None]] = lambda n: nullcontext()
 
     def fields(self, number: int, n: int) -> dict[str, Any]:
         """The body of a request for n choices from this number on; without `n` servers give one."""
@@ -210,7 +212,8 @@ class Completions:
             body = request.fields(numbers[0], trial.n)
             sent = without_fields(body, trial.without & frozenset(request.replaceable))
             try:
-                response = await self._post(sent, partial(self._settle, trial, body, numbers))
+                async with request.hold(trial.n):
+                    response = await self._post(sent, partial(self._settle, trial, body, numbers))
             except BadRequestError as error:
                 trial = self._next(trial, error, sent.keys() & request.replaceable)
             else:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from minrisk._core.sampler import Sample
 from minrisk._core.texts import valid_unicode
 from minrisk.openai.encoding import Mask
 from minrisk.openai.errors import InvalidResponse
@@ -35,6 +36,11 @@ class Choice:
     reasoning: str | None = None  # separate from the text
     logprob: float | None = None  # the sum over its tokens
     length: int | None = None  # in tokens
+
+    def sample(self, text: str) -> Sample:
+        """A sample with this text, and what else is known of the choice."""
+        return Sample(text, logprob=self.logprob, length=self.length,
+                      finish_reason=self.finish_reason, reasoning=self.reasoning)
 
     @property
     def is_incomplete(self) -> bool:

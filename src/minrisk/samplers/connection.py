@@ -86,8 +86,7 @@ class Connection:
             elif choice.is_incomplete and self._drop_truncated:
                 missing[_problem(choice, limit, "")] += 1
             else:
-                yield Sample(choice.text, logprob=choice.logprob, length=choice.length,
-                             finish_reason=choice.finish_reason, reasoning=choice.reasoning)
+                yield choice.sample(choice.text)
         if missing.total() == len(choices):
             raise InputError(_no_text(missing, limit))
         if missing:

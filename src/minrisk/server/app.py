@@ -1,4 +1,4 @@
-"""The routes of the server, and the middleware of every request."""
+"""The server: its routes, and the steps from a request to its completion."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import re
 import secrets
-import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -17,47 +16,67 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from minrisk._core.errors import MinriskError
+from minrisk._core.sampler import Sample, columns
 from minrisk._core.signature import signature
+from minrisk.io.formats import json_line
 from minrisk.openai.background import cancel_all
 from minrisk.openai.completions import API
 from minrisk.openai.encoding import LARGE, Encoder
 from minrisk.server.backends import Backend
-from minrisk.server.client_request import ClientRequest, read_json, read_request
-from minrisk.server.completion_handler import CompletionHandler
-from minrisk.server.errors import ABSTAINED, ApiError, upstream_error
-from minrisk.server.executor import RankingExecutor
-from minrisk.server.limits import SampleLimit
-from minrisk.server.page import RecentRequests
-from minrisk.server.prometheus import OTHER, ServerMetrics
-from minrisk.server.ranking import read_ranking_request
-from minrisk.server.recording import Recorder
-from minrisk.server.responses import (
-    END,
-    chunks,
-    event,
-    headers_of,
-    judge_usage_field,
-    measurements,
+from minrisk.server.choosing import (
+    Chosen,
+    Question,
+    RankedSegment,
+    comparable,
+    read_candidates,
     shown,
 )
-from minrisk.server.sample_collector import SampleCollector, new_collector
+from minrisk.server.executor import RankingExecutor
+from minrisk.server.http import PREFLIGHT, cors, hide_version, http_error, in_time, write
+from minrisk.server.monitoring import (
+    CLIENT_LEFT,
+    OTHER,
+    RecentRequests,
+    Recorder,
+    ServerMetrics,
+    Trace,
+    log,
+    now,
+    usage_counts,
+)
+from minrisk.server.requests import ClientRequest, read_json, read_ranking_request, read_request
+from minrisk.server.responses import (
+    ABSTAINED,
+    END,
+    NO_RETRY,
+    ApiError,
+    Completion,
+    completion,
+    event,
+    summed_usage,
+    upstream_error,
+)
+from minrisk.server.sampling import (
+    Admission,
+    SampleCollector,
+    SampleLimit,
+    collect_samples,
+    new_collector,
+)
 from minrisk.server.settings import Settings
-from minrisk.server.tracing import CLIENT_LEFT, Trace, log
 
 _OPEN_ROUTES = ("/health", "/ready")  # these need no key
 _STREAM_HEADERS = {"content-type": "text/event-stream; charset=utf-8",
                    "cache-control": "no-cache", "x-accel-buffering": "no"}
+_PAGE_HEADERS = {"cache-control": "no-store", "content-security-policy": "frame-ancestors 'none'"}
 _ID = re.compile(r"[\x21-\x7e]{1,128}")
 _FIRST_ERROR = 400  # statuses from here on
-_TOO_LARGE = 413
-_PIECE = 1 << 16  # bytes of a response that are written at a time
 _LAST_WORDS = 1.0  # seconds to tell clients that the server stops
-_PAGE_HEADERS = {"cache-control": "no-store", "content-security-policy": "frame-ancestors 'none'"}
-_trace: ContextVar[Trace] = ContextVar("trace")  # of the current request
+_LOGGED = ("distinct", "confidence", "abstained", "passed_through", "judge_usage", "signature")
+_trace: ContextVar[Trace] = ContextVar("trace")  # of the current request, from the middleware
 
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-CompletionTask = asyncio.Task[dict[str, Any]]  # its result is the body of a completion
 
 
 class Server:
@@ -68,26 +87,24 @@ class Server:
                  write_log: Callable[[str], None] = log) -> None:
         self._backend = backend
         self._settings = settings
-        self._log = write_log
+        self._limit = limit
         self._recorder = recorder
+        self._log = write_log
         self._is_loaded = self._is_draining = False
         self._handling: set[asyncio.Task[Any]] = set()  # of all requests
         self._running: set[asyncio.Task[Any]] = set()  # their work, which a deadline may end
         self._encoder = Encoder()
         self._recent = RecentRequests(settings.weighting) if settings.show_page else None
         self._page_turn = asyncio.Lock()  # one page is made at a time
-        self._limit = limit
-        self.silent: set[int] = set()  # connections without any request yet
+        self.silent: set[object] = set()  # connections without any request yet
         self.metrics = ServerMetrics(lambda: len(self._running), lambda: limit.requests_waiting,
                                      lambda: limit.in_use)
-        self._executor = RankingExecutor(os.cpu_count() or 1, self.metrics.count_judge_usage)
-        self._completion_handler = CompletionHandler(
-            backend, settings, limit, self._executor, self.metrics, recorder, self._recent)
+        self.executor = RankingExecutor(os.cpu_count() or 1, self.metrics.count_judge_usage)
 
     def application(self) -> web.Application:
         app = web.Application(middlewares=[self._middleware],
                               client_max_size=self._settings.max_body)
-        app.on_response_prepare.append(_hide_version)
+        app.on_response_prepare.append(hide_version)
         app.add_routes([
             web.post("/v1/chat/completions", self._chat),
             web.post("/v1/completions", self._completions),
@@ -105,13 +122,13 @@ class Server:
 
     async def open(self) -> None:
         """Connect to the backend, and load the models; before that, the server is not ready."""
-        await self._executor.open()
-        await self._backend.open(self._executor.run)
+        await self.executor.open()
+        await self._backend.open(self.executor.run)
         await asyncio.to_thread(self._settings.prepare)
         self._is_loaded = True
 
     async def close(self) -> None:
-        await self._executor.close()
+        await self.executor.close()
         await self._backend.close()
         if self._recorder is not None:
             await asyncio.to_thread(self._recorder.close)
@@ -135,7 +152,7 @@ class Server:
         trace = Trace(given if _ID.fullmatch(given) else f"req_{secrets.token_hex(12)}",
                       _route(request))
         _trace.set(trace)
-        self.silent.discard(id(request.protocol))
+        self.silent.discard(request.protocol)
         status = CLIENT_LEFT
         task = asyncio.current_task()
         assert task is not None
@@ -146,7 +163,8 @@ class Server:
                 status = response.status
             finally:  # before the client has its answer
                 self._finish(trace, status)
-            return response if response.prepared else await self._write(request, response)
+            return response if response.prepared else await write(
+                request, response, self._settings.write_timeout)
         except ConnectionError as error:  # the client has disconnected
             if status != CLIENT_LEFT:  # which the line of the request does not say
                 self._log(json.dumps({"id": trace.id, "error": str(error) or "disconnected"}))
@@ -155,18 +173,20 @@ class Server:
             self._handling.discard(task)
 
     async def _respond(self, request: web.Request, handler: Handler,
-                        trace: Trace) -> web.StreamResponse:
+                       trace: Trace) -> web.StreamResponse:
         """The response; errors have OpenAI's form."""
-        headers = {"x-request-id": trace.id} | self._cors()
+        headers = {"x-request-id": trace.id} | cors(self._settings.allow_origin)
         try:
-            self._check_host(request)
-            self._check_key(request)
+            self._settings.hosts.check(request.headers.get("Host", ""))
+            if request.path not in _OPEN_ROUTES and request.method != "OPTIONS":
+                self._settings.keys.check(request.headers.get("Authorization", ""),
+                                          is_page=request.path == "/")
             response = await handler(request)
             if not response.prepared:
                 response.headers.update(headers)
             return response
         except web.HTTPException as error:
-            failure = self._http_error(error, request)
+            failure = http_error(error, request, self._settings.max_body)
         except ApiError as error:
             failure = error.with_traceback(None)  # whose frames may hold a large body
         except ConnectionError:
@@ -177,83 +197,18 @@ class Server:
         return web.Response(status=failure.status, text=failure.content,
                             content_type="application/json", headers=failure.headers | headers)
 
-    async def _write(self, request: web.Request,
-                     response: web.StreamResponse) -> web.StreamResponse:
-        """Write a whole response piece by piece: slow clients have time, others are disconnected.
-        """
-        pieces = []
-        if isinstance(response, web.Response) and isinstance(response.body, bytes) and (
-                len(response.body) > _PIECE and request.method != "HEAD"):
-            body = response.body
-            pieces = [body[start:start + _PIECE] for start in range(0, len(body), _PIECE)]
-            response = web.StreamResponse(status=response.status, headers=response.headers)
-            response.content_length = len(body)
-        await self._in_time(request, response.prepare(request))
-        for piece in pieces:
-            await self._in_time(request, response.write(piece))
-        await self._in_time(request, response.write_eof())
-        return response
-
-    async def _in_time(self, request: web.Request, writing: Awaitable[object]) -> None:
-        """Wait until a client has read what is written, for so long."""
-        try:
-            async with asyncio.timeout(self._settings.write_timeout):
-                await writing
-        except TimeoutError:
-            if request.transport is not None:
-                request.transport.abort()
-            raise ConnectionAbortedError("the client does not read") from None
-
-    def _http_error(self, error: web.HTTPException, request: web.Request) -> ApiError:
-        """An error of aiohttp itself: unknown path, wrong method, or a body that is too large."""
-        if error.status == _TOO_LARGE:
-            return ApiError(_TOO_LARGE, "the request is larger than "
-                            f"{self._settings.max_body >> 20} MB; send less, or ask the operator "
-                            "for a larger --max-body", headers={"connection": "close"})
-        allowed = error.headers.get("Allow")
-        return ApiError(error.status, f"{error.reason}: {request.method} {request.path[:200]}",
-                        headers={} if allowed is None else {"Allow": allowed})
-
     def _internal_error(self, error: Exception, trace: Trace) -> ApiError:
         """Log an error without its message, which may contain texts of a client."""
         self._log(json.dumps({"id": trace.id, "error": type(error).__name__, "trace":
                               traceback.format_tb(error.__traceback__)}))
         return ApiError(500, "the server failed; its log says more under the request's id")
 
-    def _check_host(self, request: web.Request) -> None:
-        """Refuse the names of other hosts, by which pages could reach a server on loopback."""
-        name = request.headers.get("Host", "")
-        if not self._settings.hosts.accept(name):
-            raise ApiError(421, f"this server is not {name!r:.80}; its operator can allow the name "
-                           "with --allow-host", code="unknown_host")
-
-    def _check_key(self, request: web.Request) -> None:
-        keys = self._settings.keys
-        is_open = request.path in _OPEN_ROUTES or request.method == "OPTIONS"
-        if not keys or is_open:
-            return
-        header = request.headers.get("Authorization", "")
-        is_page = request.path == "/"  # browsers send a password
-        if not (keys.accept(header) or (is_page and keys.accept_password(header))):
-            raise ApiError(401, "the key is missing or wrong; send it as "
-                           "'Authorization: Bearer KEY'", code="invalid_api_key",
-                           headers={"WWW-Authenticate": 'Basic realm="minrisk", charset="UTF-8"'
-                                    if is_page else "Bearer"})
-
-    def _cors(self) -> dict[str, str]:
-        origin = self._settings.allow_origin
-        return {} if origin is None else {"access-control-allow-origin": origin,
-                                          "access-control-expose-headers": "x-request-id"}
-
     def _finish(self, trace: Trace, status: int) -> None:
-        trace.seconds["request"] = time.monotonic() - trace.begin
+        trace.finish()
         if trace.route in (*_OPEN_ROUTES, "/metrics", "/"):
             return
         self._log(trace.line(status))
-        self.metrics.requests.add(1, trace.route, str(status),
-                                  self._known_model(trace.fields.get("model")))
-        for name, seconds in trace.seconds.items():
-            self.metrics.seconds[name].add(seconds)
+        self.metrics.count_request(trace, status, self._known_model(trace.fields.get("model")))
         is_failure = status >= _FIRST_ERROR and trace.fields.get("error") != ABSTAINED
         if self._recent is not None and is_failure:
             self._recent.add_failure(trace.failure(status))
@@ -264,29 +219,6 @@ class Server:
         is_known = name is not None and (name in settings.aliases or name == settings.preset.model
                                          or self._backend.knows(name))
         return name if is_known and name is not None else OTHER
-
-    # completions
-
-    async def _chat(self, request: web.Request) -> web.StreamResponse:
-        return await self._complete(request, "chat")
-
-    async def _completions(self, request: web.Request) -> web.StreamResponse:
-        return await self._complete(request, "completions")
-
-    async def _complete(self, request: web.Request, api: API) -> web.StreamResponse:
-        self._check_open()
-        client_request = read_request(api, await self._body(request), self._settings)
-        trace = _trace.get()
-        trace.fields |= {"model": self._shown_model(client_request),
-                         "stream": client_request.stream}
-        collector = new_collector(client_request, self._settings, self._executor.run)
-        async with self._started(
-                self._completion_handler.complete(client_request, collector, trace)) as work:
-            if client_request.stream:
-                return await self._stream(request, client_request, collector, work)
-            await asyncio.wait({work})
-            body = _result(work)
-            return await self._json(body, headers_of(body))
 
     @asynccontextmanager
     async def _started(self, answering: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
@@ -310,21 +242,13 @@ class Server:
         return web.Response(body=await self._encoder.encode(body), status=status, headers=headers,
                             content_type="application/json", charset="utf-8")
 
-    def _check_open(self) -> None:
+    async def _body(self, request: web.Request) -> dict[str, Any]:
+        """The JSON of a request for work, which is refused while there can be none."""
         if self._is_draining:
-            raise ApiError(503, "the server is shutting down; retry later or on another server",
-                           code="stopping", headers={"connection": "close", "retry-after": "1"})
+            raise _stopping()
         if not self._is_loaded:
             raise ApiError(503, "the server still loads its models", code="loading",
                            headers={"retry-after": "5"})
-
-    def _shown_model(self, client_request: ClientRequest) -> str | None:
-        """The model's name in log and metrics: the alias if the client named one."""
-        given = client_request.given.get("model")
-        is_alias = isinstance(given, str) and given in self._settings.aliases
-        return given if is_alias else client_request.model
-
-    async def _body(self, request: web.Request) -> dict[str, Any]:
         if request.content_type != "application/json":  # pages of other origins cannot send it
             raise ApiError(415, f"found content type {request.content_type[:60]!r}, wanted "
                            "application/json")
@@ -337,10 +261,150 @@ class Server:
                            headers={"connection": "close"}) from None
         if len(raw) <= LARGE:
             return read_json(raw)
-        return await self._outcome(self._executor.run(read_json, raw))
+        return await self._outcome(self.executor.run(read_json, raw))
 
-    async def _stream(self, request: web.Request, client_request: ClientRequest,
-                      collector: SampleCollector, work: CompletionTask) -> web.StreamResponse:
+    # completions
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        return await self._respond_to(request, "chat")
+
+    async def _completions(self, request: web.Request) -> web.StreamResponse:
+        return await self._respond_to(request, "completions")
+
+    async def _respond_to(self, request: web.Request, api: API) -> web.StreamResponse:
+        client_request = read_request(api, await self._body(request), self._settings)
+        trace = _trace.get()
+        given = client_request.given.get("model")
+        is_alias = isinstance(given, str) and given in self._settings.aliases
+        trace.fields |= {"model": given if is_alias else client_request.model,
+                         "stream": client_request.stream}
+        collector = new_collector(client_request, self._settings, self.executor.run)
+        async with self._started(self.complete(client_request, collector, trace)) as work:
+            if client_request.stream:
+                return await self._stream(request, collector, work)
+            await asyncio.wait({work})
+            found = _result(work)
+            return await self._json(found.body, found.headers)
+
+    async def complete(self, request: ClientRequest, collector: SampleCollector,
+                       trace: Trace) -> Completion:
+        """Sample, choose one of the samples, and record the choice."""
+        try:
+            with self._limit.admission() as admission, trace.timing("sampling"):
+                await self._sample(request, admission, collector)
+        finally:
+            self._count_samples(request, collector, trace)
+        with trace.timing("choosing"):
+            chosen = None if request.passes_through else await self._choose(request, collector)
+        settings = self._settings
+        found = completion(request, collector.parts, chosen,
+                           settings.abstain_text if settings.abstain_as == "text" else None)
+        trace.fields |= usage_counts(found.usage)
+        trace.fields |= {name: found.summary[name] for name in _LOGGED if name in found.summary}
+        self.metrics.count_answer(found.summary)
+        await self._record(request, collector, found, chosen, trace)
+        if chosen is not None and chosen.disagreement and settings.abstain_as == "error":
+            raise ApiError(422, chosen.disagreement, code=ABSTAINED, headers=NO_RETRY)
+        return found
+
+    async def _sample(self, request: ClientRequest, admission: Admission,
+                      collector: SampleCollector) -> None:
+        if not request.passes_through:
+            await collect_samples(self._backend, admission, collector, self._settings)
+            return
+        seconds = self._settings.deadline
+        try:
+            async with asyncio.timeout(seconds), admission.hold(request.n):
+                part = await (self._backend.relay(request, collector.relay) if request.stream
+                              else self._backend.pass_through(request))
+        except MinriskError as error:
+            raise upstream_error(error) from None
+        except TimeoutError:
+            raise ApiError(504, f"no answer within {seconds:g} s", code="deadline",
+                           headers=NO_RETRY) from None
+        collector.report(part, len(part.choices))
+
+    async def _choose(self, request: ClientRequest, collector: SampleCollector) -> Chosen | None:
+        """The choice among the samples; None if the upstream's own answer is passed on."""
+        question = Question(request.wants_json, request.source, request.n > 1, self._records)
+        try:
+            async with self._choosing_deadline():
+                return await self.executor.choose(
+                    collector.candidates, collector.choices[len(collector.candidates):],
+                    self._settings.method(request.strategy), question)
+        except MinriskError as error:
+            raise ApiError(500, f"the samples cannot be ranked: {error}", code="choosing",
+                           headers=NO_RETRY) from None
+
+    @asynccontextmanager
+    async def _choosing_deadline(self) -> AsyncIterator[None]:
+        seconds = self._settings.choosing_deadline
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError:
+            raise ApiError(504, f"choosing took more than {seconds:g} s", code="deadline",
+                           headers=NO_RETRY) from None
+
+    def _count_samples(self, request: ClientRequest, collector: SampleCollector,
+                       trace: Trace) -> None:
+        missing = max(0, request.samples - collector.count)
+        failed = min(collector.failed, missing)
+        counts = {"requested": request.samples, "drawn": collector.count, "failed": failed,
+                  "cancelled": missing - failed}
+        trace.fields |= counts
+        self.metrics.count_samples(counts, usage_counts(summed_usage(collector.parts)))
+
+    @property
+    def _records(self) -> bool:
+        return self._recorder is not None or self._recent is not None
+
+    async def _record(self, request: ClientRequest, collector: SampleCollector, found: Completion,
+                      chosen: Chosen | None, trace: Trace) -> None:
+        """Append a line in the format of `minrisk sample`, before the client gets its answer."""
+        if not self._records:
+            return
+        if chosen is None:
+            read = await self.executor.run(read_candidates, comparable(collector.choices),
+                                           request.wants_json)
+            compared, others = [one.sample for one in read if one.can_win], []
+            best = compared[0].text if compared else None
+        else:
+            compared = [chosen.samples[place] for place in chosen.compared]
+            among = set(chosen.compared)
+            others = [Sample(sample.text, finish_reason=sample.finish_reason)
+                      for place, sample in enumerate(chosen.samples) if place not in among]
+            best = chosen.samples[chosen.order[0]].text
+        if not compared:
+            return
+        summary = found.summary
+        optional = {"source": request.source, "usage": summed_usage(collector.parts),
+                    "judge_usage": summary.get("judge_usage"),
+                    "abstained": summary.get("abstained"),
+                    "passed_through": summary.get("passed_through"),
+                    "finish_reason": found.choices[0].get("finish_reason"),
+                    "uncompared": columns(others) if others else None,
+                    "signature": summary.get("signature")}
+        line = await asyncio.to_thread(_line, compared, {
+            "id": trace.id, "time": now(), **request.prompt_fields,
+            "chosen": None if summary.get("abstained") else best,
+            "model": found.head.get("model"), "seed": request.seed,
+            "seconds": trace.rounded_seconds(),
+            **{name: value for name, value in optional.items() if value is not None}})
+        if self._recent is not None:
+            self._recent.add_completion(
+                None if chosen is None else chosen.strategy or request.strategy, line)
+        if self._recorder is not None:
+            try:
+                await asyncio.wrap_future(self._recorder.append(line))
+            except OSError as error:  # the answer is paid for; the operator is told
+                trace.fields["not_recorded"] = error.strerror or type(error).__name__
+                self.metrics.record_failures.add(1)
+
+    # streams
+
+    async def _stream(self, request: web.Request, collector: SampleCollector,
+                      work: asyncio.Task[Completion]) -> web.StreamResponse:
         """Stream the answer; headers wait for the first sample, so that errors have a status."""
         started = asyncio.ensure_future(collector.started.wait())
         try:
@@ -351,18 +415,20 @@ class Server:
         if work.done():
             _result(work)
         trace = _trace.get()
-        passed = {"x-minrisk-passed-through": "true"} if client_request.passes_through else {}
-        response = web.StreamResponse(headers=_STREAM_HEADERS | self._cors() | passed
-                                      | {"x-request-id": trace.id})
+        passed = {"x-minrisk-passed-through": "true"} if collector.request.passes_through else {}
+        response = web.StreamResponse(headers={
+            **_STREAM_HEADERS, **cors(self._settings.allow_origin), **passed,
+            "x-request-id": trace.id})
+        seconds = self._settings.write_timeout
         await response.prepare(request)
         await self._relay(request, response, collector, work)
-        for one in await self._events(client_request, collector, work, trace):
-            await self._in_time(request, response.write(one))
-        await self._in_time(request, response.write_eof())
+        for one in await self._events(collector, work, trace):
+            await in_time(request, response.write(one), seconds)
+        await in_time(request, response.write_eof(), seconds)
         return response
 
     async def _relay(self, request: web.Request, response: web.StreamResponse,
-                     collector: SampleCollector, work: CompletionTask) -> None:
+                     collector: SampleCollector, work: asyncio.Task[Completion]) -> None:
         """Send events as they come, and comments while there are none: proxies close silent
         streams.
         """
@@ -376,17 +442,16 @@ class Server:
             finally:  # also if the client leaves
                 coming.cancel()
             if content is not None:
-                await self._in_time(request, response.write(content))
+                await in_time(request, response.write(content), self._settings.write_timeout)
 
-    async def _events(self, client_request: ClientRequest, collector: SampleCollector,
-                      work: CompletionTask, trace: Trace) -> Iterable[bytes]:
+    async def _events(self, collector: SampleCollector, work: asyncio.Task[Completion],
+                      trace: Trace) -> Iterable[bytes]:
         """The last chunks, or an event with the error: the status has been sent."""
         try:
-            body = _result(work)
+            found = _result(work)
             if collector.is_relayed:
                 return [END]
-            return [event(await self._encoder.encode(chunk))
-                    for chunk in chunks(client_request, body)] + [END]
+            return [event(await self._encoder.encode(chunk)) for chunk in found.chunks()] + [END]
         except ApiError as error:
             failure = error.with_traceback(None)
         except Exception as error:
@@ -397,22 +462,27 @@ class Server:
     # the other routes
 
     async def _rank(self, request: web.Request) -> web.Response:
-        self._check_open()
         segment, strategy = read_ranking_request(await self._body(request), self._settings)
         trace = _trace.get()
+
+        async def rank() -> RankedSegment:
+            async with self._choosing_deadline():
+                return await self.executor.rank(self._settings.method(strategy).measured, segment)
+
         with trace.timing("choosing"):
             try:
-                found = await self._outcome(self._completion_handler.rank(strategy, segment))
+                found = await self._outcome(rank())
             except MinriskError as error:  # bad candidates, or a missing source
                 raise ApiError(400, str(error)) from None
-        ranking, judged = found.ranking, judge_usage_field(found.judge_usage)
-        trace.fields |= judged
+        ranking = found.ranking
+        if found.judge_usage:
+            trace.fields["judge_usage"] = dict(found.judge_usage)
         return await self._json({
             "object": "minrisk.ranking",
             "results": [{"index": row, "utility": shown(ranking.utility[row])}
                         for row in ranking.order.tolist()],
             "minrisk": {"signature": signature(strategy), "pairs": ranking.pairs,
-                        **measurements(found), **judged}})
+                        **found.fields}})
 
     async def _models(self, _: web.Request) -> web.Response:
         return await self._json({"object": "list", "data": await self._list_models()})
@@ -463,25 +533,23 @@ class Server:
                  "queued": self._limit.requests_waiting, "samples at once": self._limit.in_use}
         strategy, page = self._recent.snapshot(self._settings.preset.strategy, state)
         async with self._page_turn:
-            content = await self._outcome(self._executor.run_with(strategy, page.render))
+            content = await self._outcome(self.executor.run_with(strategy, page.render))
         return web.Response(body=content, content_type="text/html", charset="utf-8",
                             headers=_PAGE_HEADERS)
 
     async def _preflight(self, _: web.Request) -> web.Response:
-        return web.Response(status=204, headers={
-            "access-control-allow-methods": "GET, POST",
-            "access-control-allow-headers": "authorization, content-type, x-request-id"})
+        return web.Response(status=204, headers=PREFLIGHT)
 
 
-async def _hide_version(_: web.Request, response: web.StreamResponse) -> None:
-    response.headers["Server"] = "minrisk"
+def _stopping() -> ApiError:
+    return ApiError(503, "the server is shutting down; retry later or on another server",
+                    code="stopping", headers={"connection": "close", "retry-after": "1"})
 
 
 def _result(work: asyncio.Task[T]) -> T:
     """The result of a finished task; a cancelled task means that the server is shutting down."""
     if work.cancelled():
-        raise ApiError(503, "the server is shutting down; retry later or on another server",
-                       code="stopping")
+        raise _stopping()
     return work.result()
 
 
@@ -489,3 +557,8 @@ def _route(request: web.Request) -> str:
     """The declared route, so that clients cannot invent labels."""
     resource = request.match_info.route.resource
     return resource.canonical if resource is not None else "unknown"
+
+
+def _line(compared: list[Sample], fields: dict[str, Any]) -> str:
+    """The line of a record."""
+    return json_line(fields | columns(compared))

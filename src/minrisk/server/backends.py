@@ -3,25 +3,46 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections import OrderedDict
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass
+import warnings
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Protocol
 
-from minrisk._core.errors import MinriskError
-from minrisk.openai.client import Client, Compute, Receive, Response
-from minrisk.openai.completions import API, CompletionResponse, Completions, PartCallback
-from minrisk.openai.encoding import Check
-from minrisk.openai.errors import error_response
-from minrisk.server.client_request import ClientRequest
-from minrisk.server.limits import SampleLimit
+from minrisk._core.errors import InputError, MinriskError, brief
+from minrisk._core.sampler import Prompt, Sample
+from minrisk.openai.client import Client, Compute, Receive
+from minrisk.openai.completions import (
+    API,
+    CompletionResponse,
+    Completions,
+    PartCallback,
+    without_fields,
+)
+from minrisk.openai.errors import BadRequestError, ErrorResponse, error_response
+from minrisk.openai.responses import Choice, read_choices
+from minrisk.server.executor import BatchThread
+from minrisk.server.requests import ClientRequest
+from minrisk.server.sampling import Admission
 
 _MAX_MODELS = 256  # with remembered capabilities; clients may name any model
 _READY_FOR = 2.0  # seconds until an upstream that answered is checked again
 _READY_TIMEOUT = 5.0
 _NO_LIST = (404, 405)  # statuses of an upstream without a list of models
+_WINDOW = 0.005  # seconds for which the first request of a batch waits for others
+_OPTIONS = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p",
+            "max_tokens": "max_tokens", "max_completion_tokens": "max_tokens"}
+_FRACTIONS = ("temperature", "top_p", "min_p")
+_LARGEST = 2**31  # number that an option may be
+_UNSUPPORTED = ("tools", "functions", "logit_bias", "response_format", "frequency_penalty",
+            "presence_penalty", "logprobs", "audio")  # ignoring one would change the answer
+_MAX_SAMPLERS = 64  # combinations of options that are remembered
+
+RequestOptions = tuple[tuple[str, Any], ...]
 
 
 class Backend(Protocol):
@@ -32,8 +53,12 @@ class Backend(Protocol):
 
     async def close(self) -> None: ...
 
-    async def sample(self, request: ClientRequest, report: PartCallback) -> None:
-        """Report `request.samples` choices, or errors, as they come; cancelling stops them all."""
+    async def sample(self, request: ClientRequest, admission: Admission,
+                     report: PartCallback) -> None:
+        """Report `request.samples` choices, or errors, as they come; cancelling stops them all.
+
+        They are drawn when the admission gives them room.
+        """
 
     async def pass_through(self, request: ClientRequest) -> CompletionResponse:
         """The answer to the unchanged request."""
@@ -51,34 +76,11 @@ class Backend(Protocol):
         """The reason why the backend cannot answer now; None if it can."""
 
 
-@dataclass(frozen=True)
-class _LimitedClient:
-    """A client that waits until there is room for the samples of a request."""
-
-    client: Client
-    limit: SampleLimit
-
-    async def post(self, path: str, body: Mapping[str, Any],
-                   check: Check | None = None) -> Response:
-        async with self._room(body):
-            return await self.client.post(path, body, check)
-
-    async def stream(self, path: str, body: Mapping[str, Any], receive: Receive,
-                     check: Check | None = None) -> Response:
-        async with self._room(body):
-            return await self.client.stream(path, body, receive, check)
-
-    def _room(self, body: Mapping[str, Any]) -> AbstractAsyncContextManager[None]:
-        n = body.get("n")
-        return self.limit.hold(n if isinstance(n, int) else 1)
-
-
 class UpstreamBackend:
     """A server with OpenAI's protocol; the fields that it accepts are remembered for each model."""
 
-    def __init__(self, client: Client, limit: SampleLimit, per_request: int) -> None:
+    def __init__(self, client: Client, per_request: int) -> None:
         self._client = client
-        self._limited_client = _LimitedClient(client, limit)
         self._per_request = per_request
         self._completions: OrderedDict[tuple[API, str | None], Completions] = OrderedDict()
         self._known: set[str] = set()  # the models that the upstream listed
@@ -92,8 +94,10 @@ class UpstreamBackend:
     async def close(self) -> None:
         await self._exit.aclose()
 
-    async def sample(self, request: ClientRequest, report: PartCallback) -> None:
-        await self._of(request).sample(request.upstream_request(), range(request.samples), report)
+    async def sample(self, request: ClientRequest, admission: Admission,
+                     report: PartCallback) -> None:
+        sent = replace(request.upstream_request(), hold=admission.hold)
+        await self._of(request).sample(sent, range(request.samples), report)
 
     async def pass_through(self, request: ClientRequest) -> CompletionResponse:
         return await self._of(request).pass_through(request.pass_through_body())
@@ -130,9 +134,178 @@ class UpstreamBackend:
     def _of(self, request: ClientRequest) -> Completions:
         key = (request.api, request.model)
         if key not in self._completions:
-            self._completions[key] = Completions(
-                self._limited_client, request.api, per_request=self._per_request)  # type: ignore[arg-type]
+            self._completions[key] = Completions(self._client, request.api,
+                                                 per_request=self._per_request)
             if len(self._completions) > _MAX_MODELS:
                 self._completions.popitem(last=False)
         self._completions.move_to_end(key)
         return self._completions[key]
+
+
+class LocalSampler(Protocol):
+    """The protocol of a sampler that the server can use; `hf` is one."""
+
+    @property
+    def is_causal(self) -> bool: ...
+
+    def prepare(self) -> None: ...
+
+    def with_options(self, **changes: Any) -> LocalSampler: ...
+
+    def prompt_length(self, prompt: Prompt) -> int: ...
+
+    def batch_size(self, n: int) -> int: ...
+
+    def sample(self, prompts: Sequence[Prompt], n: int, seed: int = 0,
+               places: Sequence[int] | None = None) -> list[list[Sample]]: ...
+
+
+@dataclass(frozen=True)
+class _SamplingJob:
+    prompt: Prompt
+    n: int
+    seed: int
+    options: RequestOptions
+
+    @property
+    def kind(self) -> tuple[int, RequestOptions]:
+        """The key of a batch: its jobs have the same number of samples and the same options."""
+        return self.n, self.options
+
+
+class LocalBackend:
+    """Samples in a thread of its own, in batches."""
+
+    def __init__(self, sampler: LocalSampler, name: str) -> None:
+        self._sampler = sampler
+        self._name = name
+        self._thread: BatchThread[_SamplingJob, tuple[list[Sample], int]] = BatchThread(
+            "minrisk-sample", self._sample_batch, kind=lambda job: job.kind,
+            max_batch=lambda job: sampler.batch_size(job.n), window=_WINDOW)
+        self._with_options = lru_cache(_MAX_SAMPLERS)(self._changed)
+
+    async def open(self, run: Compute) -> None:
+        await asyncio.to_thread(self._sampler.prepare)
+
+    async def close(self) -> None:
+        self._thread.close()
+
+    async def sample(self, request: ClientRequest, admission: Admission,
+                     report: PartCallback) -> None:
+        try:
+            sent = request.upstream_request()
+            # every sample has its log-probability; only clients that ask for it are refused
+            body = without_fields(sent.body, sent.replaceable & {"logprobs"})
+            async with admission.hold(request.samples):
+                part = await self._part(request, request.samples, body)
+        except MinriskError as error:
+            report(error, request.samples)
+        else:
+            report(part, len(part.choices))
+
+    async def pass_through(self, request: ClientRequest) -> CompletionResponse:
+        """One sample, or the likeliest text at temperature 0, repeated for `n` choices."""
+        part = await self._part(request, 1, request.pass_through_body())
+        return replace(part, choices=part.choices * request.n)
+
+    async def relay(self, request: ClientRequest, receive: Receive) -> CompletionResponse:
+        return await self.pass_through(request)  # samples come whole
+
+    async def models(self) -> list[dict[str, Any]]:
+        return [{"id": self._name, "object": "model", "created": 0, "owned_by": "minrisk"}]
+
+    def knows(self, model: str) -> bool:
+        return model == self._name
+
+    async def problem(self) -> str | None:
+        return None
+
+    async def _part(self, request: ClientRequest, n: int,
+                    body: dict[str, Any]) -> CompletionResponse:
+        job = _SamplingJob(self._prompt(request), n, request.seed, _options(body))
+        samples, prompt_tokens = await asyncio.wrap_future(self._thread.submit(job))
+        return _part(samples, prompt_tokens, request.api, self._name)
+
+    def _prompt(self, request: ClientRequest) -> Prompt:
+        """The messages, for a chat model; the text of the last one, for a translation model."""
+        if request.api == "completions" or not self._sampler.is_causal:
+            if request.source is None or not request.source.strip():
+                raise _bad_request("the last message, or the prompt, has no text")
+            return request.source
+        messages: list[dict[str, Any]] = request.given["messages"]
+        return messages
+
+    def _sample_batch(self, jobs: Sequence[_SamplingJob]) -> list[tuple[list[Sample], int]]:
+        """The samples and the prompt length of each job; all have the same options."""
+        try:
+            sampler = self._with_options(jobs[0].options)
+            lengths = [sampler.prompt_length(job.prompt) for job in jobs]
+            # the seed is the same for all; the place gives each job a random stream of its own
+            with warnings.catch_warnings():
+                # a client that asks for few tokens expects texts that are cut
+                warnings.filterwarnings("ignore", message=".* samples so far were cut")
+                samples = sampler.sample([job.prompt for job in jobs], jobs[0].n, 0,
+                                         [job.seed for job in jobs])
+        except InputError as error:
+            raise _bad_request(str(error)) from error
+        return list(zip(samples, lengths, strict=True))
+
+    def _changed(self, options: RequestOptions) -> LocalSampler:
+        return self._sampler.with_options(**dict(options)) if options else self._sampler
+
+
+def _options(body: dict[str, Any]) -> RequestOptions:
+    """The fields of a body that the sampler knows; unsupported fields are refused."""
+    for name in _UNSUPPORTED:
+        if body.get(name):
+            raise _bad_request(f"{name} is not supported by a local model; leave it out")
+    found: dict[str, Any] = {ours: _number(body, name) for name, ours in _OPTIONS.items()
+                             if body.get(name) is not None}
+    if found.get("temperature") == 0:  # the likeliest text
+        found = {"beams": 1} | {k: v for k, v in found.items() if k == "max_tokens"}
+    elif body.get("stop"):
+        stop = body["stop"]
+        found["stop"] = json.dumps(stop if isinstance(stop, list) else [stop])
+    return tuple(sorted(found.items()))
+
+
+def _number(body: dict[str, Any], name: str) -> int | float:
+    """A number of a request, of the type that the sampler wants."""
+    value = body[name]
+    kind = float if name in _FRACTIONS else int
+    if isinstance(value, bool) or not isinstance(value, kind | int) or abs(value) > _LARGEST:
+        raise _bad_request(f"{name} must be {'a number' if kind is float else 'an integer'}; "
+                           f"found {brief(value)}")
+    return kind(value)
+
+
+def _bad_request(message: str) -> BadRequestError:
+    error = BadRequestError(message, 400)
+    error.response = ErrorResponse(400, json.dumps({"error": {
+        "message": message, "type": "invalid_request_error", "param": None, "code": None}}), {})
+    return error
+
+
+def _part(samples: Sequence[Sample], prompt_tokens: int, api: API,
+          model: str) -> CompletionResponse:
+    """Samples in the form of an upstream's answer."""
+    each = [sample for sample in samples for _ in range(sample.count)]
+    tokens = sum(len(sample.tokens) for sample in each)
+    body = {"created": int(time.time()), "model": model,
+            "choices": [_choice(sample, index, api) for index, sample in enumerate(each)],
+            "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": tokens,
+                      "total_tokens": prompt_tokens + tokens}}
+    usage = Counter(prompt_tokens=prompt_tokens, completion_tokens=tokens)
+    choices = [_with_logprob(*pair) for pair in zip(read_choices(body), each, strict=True)]
+    return CompletionResponse(choices, usage, body)
+
+
+def _choice(sample: Sample, index: int, api: API) -> dict[str, Any]:
+    text = ({"message": {"role": "assistant", "content": sample.text}} if api == "chat"
+            else {"text": sample.text})
+    return {"index": index, **text, "logprobs": None,
+            "finish_reason": sample.finish_reason or "stop"}
+
+
+def _with_logprob(choice: Choice, sample: Sample) -> Choice:
+    return replace(choice, logprob=sample.logprob, length=len(sample.tokens))

@@ -4,22 +4,34 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from threading import Event, Lock
-from typing import Any, TypeVar
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from queue import Empty, SimpleQueue
+from threading import Event, Lock, Thread
+from typing import Any, Generic, TypeVar
 
 from minrisk._core.process import progress_listener
 from minrisk._core.segment import Segment
 from minrisk._core.strategy import MODEL_BATCH, Strategy, all_metrics, loads_model, take_usage
 from minrisk.openai.responses import Choice
 from minrisk.server import choosing
-from minrisk.server.batching import BatchThread
-from minrisk.server.choosing import Chosen, ComparisonOptions, RankedSegment
+from minrisk.server.choosing import (
+    Candidate,
+    Chosen,
+    Comparison,
+    Question,
+    RankedSegment,
+    RankingMethod,
+)
 from minrisk.server.workers import Workers
 
 T = TypeVar("T")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,17 +76,18 @@ class RankingExecutor:
         """The result of a function of a module, in a worker process."""
         return await self._workers.run(function, *args)
 
-    async def choose(self, choices: Sequence[Choice], strategy: Strategy,
-                     comparison: ComparisonOptions) -> tuple[Chosen, RankedSegment] | None:
-        """The candidates among these choices, and their ranking; None if there are none."""
-        light = None if loads_model(strategy) else strategy
-        found = await self.run(choosing.choose, choosing.comparable(choices), light, comparison,
-                               strategy.metric.is_vote)
-        if found is None:
-            return None
-        ranked = (await self._rank_with_model(comparison.measured(strategy), found.segment)
-                  if found.ranked is None else found.ranked)
-        return found.of(choices), ranked
+    async def choose(self, candidates: Sequence[Candidate], choices: Sequence[Choice],
+                     method: RankingMethod, question: Question) -> Chosen | None:
+        """The choice among candidates, and choices that follow them; None if none can win."""
+        assert method.strategy is not None
+        light = replace(method, strategy=None) if loads_model(method.strategy) else method
+        found: Chosen | Comparison | None = await self.run(
+            choosing.choose, candidates, choosing.comparable(choices),
+            pickle.dumps(light, pickle.HIGHEST_PROTOCOL), question)
+        if not isinstance(found, Comparison):
+            return found
+        ranking = await self._rank_with_model(method.measured, found.segment)
+        return found.chosen(ranking, method, question)
 
     async def rank(self, strategy: Strategy, segment: Segment) -> RankedSegment:
         """The ranking of a segment."""
@@ -124,3 +137,91 @@ class RankingExecutor:
         usage = take_usage(all_metrics(job.strategy), job.segment)
         self._count_usage(usage)
         return usage
+
+
+class BatchThread(Generic[Item, Result]):
+    """Runs jobs in one thread; jobs of the same kind that wait together are one batch.
+
+    Args:
+        name: of the thread, which starts with the first job.
+        run: returns the results of a batch.
+        kind: a hashable key; a batch has only items with equal keys.
+        max_batch: the largest number of jobs to take together, for the first of them.
+        window: seconds for which the first job waits for others.
+    """
+
+    def __init__(self, name: str, run: Callable[[list[Item]], Sequence[Result]],
+                 kind: Callable[[Item], object], max_batch: Callable[[Item], int],
+                 window: float = 0.0) -> None:
+        self._name = name
+        self._run = run
+        self._kind = kind
+        self._max_batch = max_batch
+        self._window = window
+        self._jobs: SimpleQueue[tuple[Item, Future[Result]] | None] = SimpleQueue()
+        self._thread: Thread | None = None
+
+    def submit(self, item: Item) -> Future[Result]:
+        """The future result of a job; jobs that are cancelled while they wait are skipped."""
+        if self._thread is None:
+            self._thread = Thread(target=self._work, name=self._name, daemon=True)
+            self._thread.start()
+        result: Future[Result] = Future()
+        self._jobs.put((item, result))
+        return result
+
+    def close(self) -> None:
+        """End the thread after the jobs that are in the queue."""
+        self._jobs.put(None)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                more = self._queued_jobs(job[0])
+            except Exception as error:  # of `max_batch`; the thread serves the other jobs
+                job[1].set_exception(error)
+                continue
+            for jobs in self._by_kind([job, *more]):
+                self._finish(jobs)
+
+    def _by_kind(self, jobs: Sequence[tuple[Item, Future[Result]]]
+                 ) -> list[list[tuple[Item, Future[Result]]]]:
+        found: dict[object, list[tuple[Item, Future[Result]]]] = {}
+        for item, result in jobs:
+            if result.set_running_or_notify_cancel():
+                try:
+                    found.setdefault(self._kind(item), []).append((item, result))
+                except Exception as error:  # a key that is not hashable costs its own job
+                    result.set_exception(error)
+        return list(found.values())
+
+    def _queued_jobs(self, first: Item) -> list[tuple[Item, Future[Result]]]:
+        """Further jobs that are in the queue, or come within the window, up to one batch."""
+        found: list[tuple[Item, Future[Result]]] = []
+        end = time.monotonic() + self._window
+        room = self._max_batch(first) - 1
+        while len(found) < room:
+            try:
+                job = self._jobs.get(timeout=max(0.0, end - time.monotonic()))
+            except Empty:
+                break
+            if job is None:
+                self._jobs.put(None)  # ends the thread after this batch
+                break
+            found.append(job)
+        return found
+
+    def _finish(self, jobs: Sequence[tuple[Item, Future[Result]]]) -> None:
+        """Run jobs together, or one by one if that fails: a batch may fail because of one member.
+        """
+        try:
+            results = self._run([item for item, _ in jobs])
+        except BaseException as error:  # raised again where the result is awaited
+            if len(jobs) == 1:
+                jobs[0][1].set_exception(error)
+                return
+            for job in jobs:
+                self._finish([job])
+        else:
+            for (_, future), result in zip(jobs, results, strict=True):
+                future.set_result(result)

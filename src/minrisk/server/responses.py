@@ -1,156 +1,116 @@
-"""From samples to the answer: a completion in the upstream's form, whole or in chunks."""
+"""What clients get, in OpenAI's protocol: completions, whole or in chunks, and errors."""
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from minrisk._core.arrays import finite_or_none
-from minrisk._core.segment import Ranking
-from minrisk._core.strategy import Strategy
-from minrisk.io.writers import uncertainty_fields
+from minrisk._core.errors import MinriskError
 from minrisk.openai.completions import CompletionResponse
+from minrisk.openai.errors import ErrorResponse, error_response
 from minrisk.openai.responses import total_usage
-from minrisk.server.candidates import Candidate
-from minrisk.server.choosing import RankedSegment
-from minrisk.server.client_request import ClientRequest
+from minrisk.server.choosing import Chosen
 
+if TYPE_CHECKING:
+    from minrisk.server.requests import ClientRequest
+
+END = b"data: [DONE]\n\n"  # of a stream
+NO_RETRY = {"x-should-retry": "false"}  # minrisk has retried already
+ABSTAINED = "abstained"  # the code of an error that is no failure: the samples disagree
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 _IDS = {"chat": "chatcmpl", "completions": "cmpl"}
 _OBJECTS = {"chat": "chat.completion", "completions": "text_completion"}
 _MESSAGE_PARTS = ("role", "content", "refusal", "tool_calls")  # these have chunks of their own
-END = b"data: [DONE]\n\n"  # of a stream
 _HEADERS = ("samples", "distinct", "utility", "confidence", "signature", "abstained",
             "passed_through")
+_KINDS = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error",
+          429: "rate_limit_error"}
+_PASSED_HEADERS = ("retry-after", "retry-after-ms")
 
 
 @dataclass(frozen=True)
-class RankedCandidates:
-    """The candidates of a request, best first, and how they were ranked."""
+class Completion:
+    """The answer to a request for completions, to be sent whole or in chunks."""
 
-    order: list[Candidate]
-    compared: list[Candidate]  # the ranked ones, in input order
-    distinct: int
-    ranked: RankedSegment
-    signature: str
-    strategy: Strategy
-    abstains: bool = False  # the samples disagree too much for an answer
-    abstain_text: str | None = None  # the answer then; a refusal unless given
+    request: ClientRequest
+    head: Mapping[str, Any]  # `id`, `model` and other fields, as the upstream has them
+    choices: list[dict[str, Any]]
+    usage: Mapping[str, Any] | None
+    summary: Mapping[str, Any]  # the field `minrisk`: sample counts, and how the choice was made
 
     @property
-    def ranking(self) -> Ranking:
-        return self.ranked.ranking
+    def body(self) -> dict[str, Any]:
+        usage = {} if self.usage is None else {"usage": self.usage}
+        return {**self.head, "choices": self.choices, **usage, "minrisk": self.summary}
 
     @property
-    def judge_usage(self) -> Mapping[str, int]:
-        return self.ranked.judge_usage
+    def headers(self) -> dict[str, str]:
+        """The summary as response headers."""
+        return {f"x-minrisk-{name.replace('_', '-')}": _header(self.summary[name])
+                for name in _HEADERS if self.summary.get(name) is not None}
+
+    def chunks(self) -> Iterator[dict[str, Any]]:
+        """The completion as chunks of a stream."""
+        is_chat = self.request.api == "chat"
+        head = {**self.head, "object": "chat.completion.chunk" if is_chat else "text_completion"}
+        usage = {"usage": None} if self.request.include_usage else {}
+        events = [head | {"choices": [fields]} | usage for choice in self.choices
+                  for fields in (_deltas(choice) if is_chat else [_text_chunk(choice)])]
+        events[-1]["minrisk"] = self.summary  # beside the last finish_reason
+        yield from events
+        if self.request.include_usage:
+            yield head | {"choices": [], "usage": self.usage}
 
 
-def completion(request: ClientRequest, parts: Sequence[CompletionResponse],
-               ranked: RankedCandidates | None, requested: int) -> dict[str, Any]:
-    """The body of the answer; without a choice it is the upstream's own first answer."""
-    part = parts[0] if ranked is None else _part_of(parts, ranked.order[0])
-    raws = ([choice.raw for choice in part.choices][:request.n] if ranked is None
-            else [candidate.raw for candidate in ranked.order[:request.n]])
-    body = {key: value for key, value in part.body.items() if key not in ("choices", "usage")}
-    body = {"id": f"{_IDS[request.api]}-{secrets.token_hex(12)}", "object": _OBJECTS[request.api],
-            "created": int(time.time()), "model": request.model} | body
-    if ranked is not None and ranked.abstains:
-        raws = [_abstention(request, ranked.ranking, ranked.abstain_text)] * len(raws)
-    body["choices"] = [_numbered(raw, index, request) for index, raw in enumerate(raws)]
-    usage = _with_judges(summed_usage(parts), {} if ranked is None else ranked.judge_usage)
-    if usage is not None:
-        body["usage"] = usage
-    return body | {"minrisk": summary(request, parts, ranked, requested)}
+def completion(request: ClientRequest, parts: Sequence[CompletionResponse], chosen: Chosen | None,
+               abstain_text: str | None) -> Completion:
+    """The answer with the best choices; without a choice, it is the upstream's own first one."""
+    sources = [(choice.raw, part) for part in parts for choice in part.choices]
+    if chosen is None:
+        part, raws = parts[0], [choice.raw for choice in parts[0].choices]
+    else:
+        part, raws = sources[chosen.order[0]][1], [sources[place][0] for place in chosen.order]
+    found = raws[:request.n]
+    summary: dict[str, Any] = {"samples": len(sources), "requested": request.samples}
+    if request.passes_through:
+        summary["passed_through"] = True  # there was nothing to choose from
+    if chosen is not None:
+        summary |= chosen.fields
+        if chosen.disagreement is not None:
+            summary["abstained"] = True
+            found = [_abstention(request, chosen.disagreement, abstain_text)] * len(found)
+        if request.return_candidates:
+            summary["candidates"] = _numbered(raws, request)
+    head = {"id": f"{_IDS[request.api]}-{secrets.token_hex(12)}", "object": _OBJECTS[request.api],
+            "created": int(time.time()), "model": request.model}
+    head |= {name: value for name, value in part.body.items()
+             if name not in ("choices", "usage", "minrisk")}
+    usage = _with_judges(summed_usage(parts), summary.get("judge_usage", {}))
+    return Completion(request, head, _numbered(found, request), usage, summary)
 
 
-def _part_of(parts: Sequence[CompletionResponse], candidate: Candidate) -> CompletionResponse:
-    return next(part for part in parts if any(c is candidate.choice for c in part.choices))
-
-
-def _abstention(request: ClientRequest, ranking: Ranking, text: str | None) -> dict[str, Any]:
+def _abstention(request: ClientRequest, reason: str, text: str | None) -> dict[str, Any]:
     """A choice without an answer: this text, or the form in which OpenAI's models refuse."""
     if request.api != "chat":
         answer: dict[str, Any] = {"text": text or ""}
     elif text is not None:
         answer = {"message": {"role": "assistant", "content": text}}
     else:
-        answer = {"message": {"role": "assistant", "content": None,
-                              "refusal": reason_to_abstain(ranking)}}
+        answer = {"message": {"role": "assistant", "content": None, "refusal": reason}}
     return answer | {"logprobs": None, "finish_reason": "stop"}
 
 
-def reason_to_abstain(ranking: Ranking) -> str:
-    assert ranking.uncertainty is not None
-    return ("The samples disagree: the largest cluster of similar ones has "
-            f"{ranking.uncertainty.largest:.0%} of them.")
-
-
-def _numbered(raw: Mapping[str, Any], index: int, request: ClientRequest) -> dict[str, Any]:
-    """The upstream's choice with a new index, without log-probabilities that the client did not
+def _numbered(raws: Sequence[Mapping[str, Any]], request: ClientRequest) -> list[dict[str, Any]]:
+    """The upstream's choices with new indices, without log-probabilities that the client did not
     request.
     """
-    fields = dict(raw) | {"index": index}
-    if "logprobs" in request.defaults and not request.given.get("logprobs"):
-        fields["logprobs"] = None
-    return fields
-
-
-def summary(request: ClientRequest, parts: Sequence[CompletionResponse],
-            ranked: RankedCandidates | None, requested: int) -> dict[str, Any]:
-    """The field `minrisk` of the answer: sample counts, and how the choice was made."""
-    found: dict[str, Any] = {"samples": sum(len(part.choices) for part in parts),
-                             "requested": requested}
-    if request.passes_through:
-        found["passed_through"] = True  # there was nothing to choose from
-    if ranked is None:
-        return found
-    ranking = ranked.ranking
-    found |= {"distinct": ranked.distinct, "signature": ranked.signature,
-              "utility": shown(ranking.utility[ranking.best])}
-    found |= measurements(ranked.ranked) | judge_usage_field(ranked.judge_usage)
-    if ranked.abstains:
-        found["abstained"] = True
-    if request.return_candidates:
-        found["candidates"] = [_numbered(candidate.raw, index, request)
-                               for index, candidate in enumerate(ranked.order)]
-    return found
-
-
-def measurements(ranked: RankedSegment) -> dict[str, Any]:
-    """The answer and its votes, if the metric votes; confidence and uncertainty, if measured."""
-    ranking, found = ranked.ranking, dict(ranked.details)
-    if (confidence := ranking.confidence) is not None:
-        found["confidence"] = shown(confidence.probability)
-        if confidence.share is not None and confidence.interval is not None:
-            found |= {"share": shown(confidence.share),
-                      "interval": [shown(end) for end in confidence.interval]}
-        if confidence.reason is not None:
-            found["no_confidence"] = confidence.reason
-    if ranking.uncertainty is not None:
-        found["uncertainty"] = uncertainty_fields(ranking.uncertainty)
-    return found
-
-
-def shown(number: float) -> float | None:
-    """A number without the digits that are rounding; None where it is none."""
-    return finite_or_none(float(f"{number:.12g}"))
-
-
-def judge_usage_field(usage: Mapping[str, int]) -> dict[str, Any]:
-    """The requests and tokens of judges as a field, if there were some; as `decode` has it."""
-    return {"judge_usage": dict(usage)} if usage else {}
-
-
-def headers_of(body: Mapping[str, Any]) -> dict[str, str]:
-    """The summary as response headers."""
-    found = body["minrisk"]
-    return {f"x-minrisk-{name.replace('_', '-')}": _header(found[name])
-            for name in _HEADERS
-            if found.get(name) is not None}
+    is_ours = "logprobs" in request.defaults and not request.given.get("logprobs")
+    changes = {"logprobs": None} if is_ours else {}
+    return [{**raw, "index": index, **changes} for index, raw in enumerate(raws)]
 
 
 def _header(value: Any) -> str:
@@ -194,20 +154,6 @@ def _summed(details: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     return total
 
 
-def chunks(request: ClientRequest, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The completion as chunks of a stream."""
-    head = {key: value for key, value in body.items()
-            if key not in ("choices", "usage", "minrisk", "object")}
-    head["object"] = "chat.completion.chunk" if request.api == "chat" else "text_completion"
-    usage = {"usage": None} if request.include_usage else {}
-    events = [head | {"choices": [fields]} | usage for choice in body["choices"]
-              for fields in (_deltas(choice) if request.api == "chat" else [_text_chunk(choice)])]
-    events[-1]["minrisk"] = body["minrisk"]  # beside the last finish_reason
-    yield from events
-    if request.include_usage:
-        yield head | {"choices": [], "usage": body.get("usage")}
-
-
 def event(content: bytes) -> bytes:
     """An event of a stream, with this JSON."""
     return b"data: " + content + b"\n\n"
@@ -240,3 +186,76 @@ def _deltas(choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _text_chunk(choice: Mapping[str, Any]) -> dict[str, Any]:
     return dict(choice) | {"finish_reason": choice.get("finish_reason") or "stop"}
+
+
+# errors
+
+
+class ApiError(Exception):
+    """An error that the client gets, with its HTTP status."""
+
+    def __init__(self, status: int, message: str, *, param: str | None = None,
+                 code: str | None = None, headers: Mapping[str, str] | None = None,
+                 content: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.param = param
+        self.code = code
+        self.headers = dict(headers or {})
+        self._content = content  # from the upstream, passed on unchanged
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _api_error, (self.status, str(self), self.param, self.code, self.headers,
+                            self._content)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """OpenAI's error object."""
+        kind = _KINDS.get(self.status, "invalid_request_error" if self.status < 500
+                          else "server_error")
+        return {"error": {"message": str(self), "type": kind, "param": self.param,
+                          "code": self.code}}
+
+    @property
+    def content(self) -> str:
+        return json.dumps(self.body) if self._content is None else self._content
+
+
+def _api_error(status: int, message: str, param: str | None, code: str | None,
+               headers: Mapping[str, str], content: str | None) -> ApiError:
+    return ApiError(status, message, param=param, code=code, headers=headers, content=content)
+
+
+def upstream_error(error: MinriskError) -> ApiError:
+    """The upstream's own error where there is one; the upstream's address is not disclosed."""
+    response = error_response(error)
+    if response is None:
+        return ApiError(502, "the upstream did not answer; try again later",
+                        code="upstream_unavailable", headers=NO_RETRY)
+    if not 400 <= response.status < 500:
+        return ApiError(502, f"the upstream answered with status {response.status}; "
+                        "try again later", code="upstream_error", headers=NO_RETRY)
+    if response.status in (401, 403, 407):  # about the server's key, not the client's
+        return ApiError(502, f"the upstream refuses the server's key (status {response.status}); "
+                        "the operator must fix the key", code="upstream_key", headers=NO_RETRY)
+    return ApiError(response.status, str(error), headers=_retry_headers(response) | NO_RETRY,
+                    content=_error_object(response))
+
+
+def _retry_headers(response: ErrorResponse) -> dict[str, str]:
+    return {name: value for name, value in response.headers.items()
+            if name.lower() in _PASSED_HEADERS or name.lower().startswith("x-ratelimit-")}
+
+
+def _error_object(response: ErrorResponse) -> str:
+    """The unchanged body if it is JSON with an error, else its text in such an object."""
+    try:
+        found = json.loads(response.content)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict) and isinstance(found.get("error"), dict):
+        return response.content
+    message = (found.get("message") or found.get("detail") or found.get("error")
+               if isinstance(found, dict) else None)
+    words = message if isinstance(message, str) else response.content[:500]
+    return json.dumps(ApiError(response.status, words or "the upstream refused").body)

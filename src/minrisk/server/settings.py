@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import hmac
-import ipaddress
-import re
-from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -18,8 +13,9 @@ from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk._core.metric import AnyMetric
 from minrisk._core.strategy import Strategy, prepare
 from minrisk.io.records import UNIFORM, Weighting
-from minrisk.server.choosing import ComparisonOptions
-from minrisk.server.errors import ApiError
+from minrisk.server.choosing import RankingMethod
+from minrisk.server.http import Hosts, Keys
+from minrisk.server.responses import ApiError
 from minrisk.tasks.decode import MeasureOptions
 
 AbstainAs = Literal["refusal", "error", "text"]
@@ -85,62 +81,6 @@ def _not_allowed(kind: str, name: str, allowed: Iterable[str]) -> ApiError:
 
 
 @dataclass(frozen=True)
-class Hosts:
-    """The names by which clients may reach a server on loopback; others are refused.
-
-    A page that a browser has loaded by another name could read answers: the owner of a name may let
-    it point at the browser's own machine.
-    """
-
-    names: frozenset[str] | None = None  # None: any
-
-    def accept(self, header: str) -> bool:
-        """Whether a Host header has one of the names, or a loopback address."""
-        if self.names is None or not header:
-            return True
-        name = header.rpartition(":")[0] if re.search(r":\d*$", header) else header
-        name = name.strip("[]").rstrip(".").lower()
-        return name in self.names or is_loopback(name)
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-class Keys:
-    """The accepted keys of clients; only their digests are in memory."""
-
-    def __init__(self, keys: Iterable[str] = ()) -> None:
-        self._digests = [_digest(key) for key in keys]
-
-    def __bool__(self) -> bool:
-        return bool(self._digests)
-
-    def accept(self, header: str) -> bool:
-        """Whether an Authorization header has one of the keys, compared in constant time."""
-        kind, _, key = header.partition(" ")
-        given = _digest(key.strip())
-        matches = [hmac.compare_digest(given, known) for known in self._digests]
-        return kind.lower() == "bearer" and any(matches)
-
-    def accept_password(self, header: str) -> bool:
-        """Whether a browser's Authorization header has one of the keys as its password."""
-        kind, _, encoded = header.partition(" ")
-        try:
-            _, _, password = b64decode(encoded.strip()).decode().partition(":")
-        except ValueError:
-            return False
-        return kind.lower() == "basic" and self.accept(f"Bearer {password}")
-
-
-def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
-
-
-@dataclass(frozen=True)
 class Settings:
     """Everything that is the same for all requests."""
 
@@ -167,7 +107,7 @@ class Settings:
     write_timeout: float = 60.0  # seconds for which a client may not read its stream
     max_body: int = 10 << 20  # bytes
     keys: Keys = field(default_factory=Keys)
-    hosts: Hosts = Hosts()
+    hosts: Hosts = field(default_factory=Hosts)
     allow_origin: str | None = None  # for pages of another origin (CORS)
     show_page: bool = False
 
@@ -200,11 +140,10 @@ class Settings:
             prepare(preset.strategy)
         self.methods.prepare()
 
-    def comparison(self, as_json: bool = False, source: str | None = None,
-                   is_list: bool = False) -> ComparisonOptions:
-        """How the samples of a request are compared."""
-        return ComparisonOptions(as_json, self.prefer_finished, source, is_list, self.weighting,
-                                 self.confidence, self.measures)
+    def method(self, strategy: Strategy) -> RankingMethod:
+        """How samples are ranked with a strategy."""
+        return RankingMethod(strategy, strategy.metric.is_vote, self.prefer_finished,
+                             self.weighting, self.confidence, self.measures)
 
 
 def named_metrics(names: Iterable[str]) -> dict[str, AnyMetric]:

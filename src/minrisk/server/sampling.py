@@ -1,12 +1,13 @@
-"""The samples of one request: those that come before the deadline, or before a vote is decided."""
+"""The samples of a request: the queue, and those that come in time, or before a vote is decided."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minrisk._core.errors import MinriskError
 from minrisk._core.vote import Vote, answer_of
@@ -16,15 +17,108 @@ from minrisk.openai.completions import CompletionResponse
 from minrisk.openai.encoding import encoded
 from minrisk.openai.errors import error_response
 from minrisk.openai.responses import Choice
-from minrisk.server.backends import Backend
-from minrisk.server.choosing import Votes, comparable, votes
-from minrisk.server.client_request import ClientRequest
-from minrisk.server.errors import NO_RETRY, ApiError, upstream_error
-from minrisk.server.responses import event
+from minrisk.server.choosing import Candidate, Votes, comparable, votes
+from minrisk.server.requests import ClientRequest
+from minrisk.server.responses import NO_RETRY, ApiError, event, upstream_error
 from minrisk.server.settings import Settings
 
+if TYPE_CHECKING:
+    from minrisk.server.backends import Backend
+
+_RETRY_AFTER = {"retry-after": "1"}
 _MAX_EVENTS = 64  # of a stream, that wait for a client to read them
 _TRY_LATER = {408, 425, 429}  # statuses of temporary errors
+
+
+class SampleLimit:
+    """A semaphore over samples, first come first served, and a bounded queue of requests.
+
+    It is for one event loop, and needs no lock.
+    """
+
+    def __init__(self, capacity: int, queue: int) -> None:
+        self._capacity = self._free = capacity
+        self._queue = queue
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.requests_waiting = 0
+
+    @property
+    def in_use(self) -> int:
+        """Samples that are being drawn."""
+        return self._capacity - self._free
+
+    @contextmanager
+    def admission(self) -> Iterator[Admission]:
+        """Admit a request, which is counted as waiting until its first sample starts."""
+        is_busy = self._free == 0 or bool(self._waiting)
+        if is_busy and self.requests_waiting >= self._queue:
+            raise ApiError(429, f"{self.requests_waiting} requests are waiting already; "
+                           "try again later", code="queue_full", headers=_RETRY_AFTER)
+        admission = Admission(self)
+        try:
+            yield admission
+        finally:
+            admission.end()
+
+    @asynccontextmanager
+    async def hold(self, samples: int) -> AsyncIterator[None]:
+        """Occupy room for samples while they are drawn; at most the whole capacity."""
+        size = min(samples, self._capacity)
+        await self._acquire(size)
+        try:
+            yield
+        finally:
+            self._release(size)
+
+    async def _acquire(self, size: int) -> None:
+        if not self._waiting and self._free >= size:
+            self._free -= size
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (size, turn)
+        self._waiting.append(entry)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # its turn came at the same moment
+                self._release(size)
+            elif entry in self._waiting:
+                self._waiting.remove(entry)
+                self._wake()  # the next one may be smaller
+            raise
+
+    def _release(self, size: int) -> None:
+        self._free += size
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._waiting and self._waiting[0][0] <= self._free:
+            size, turn = self._waiting.popleft()
+            if not turn.done():
+                self._free -= size
+                turn.set_result(None)
+
+
+class Admission:
+    """The place of a request in the queue, which its first sample ends."""
+
+    def __init__(self, limit: SampleLimit) -> None:
+        self._limit = limit
+        self._is_waiting = True
+        limit.requests_waiting += 1
+
+    @asynccontextmanager
+    async def hold(self, samples: int) -> AsyncIterator[None]:
+        """Occupy room for samples of the request while they are drawn."""
+        async with self._limit.hold(samples):
+            self.end()
+            yield
+
+    def end(self) -> None:
+        """End the wait: the first sample has started, or the request was cancelled."""
+        if self._is_waiting:
+            self._is_waiting = False
+            self._limit.requests_waiting -= 1
 
 
 @dataclass
@@ -41,6 +135,7 @@ class SampleCollector:
     stop: asyncio.Event = field(default_factory=asyncio.Event)  # the rest is not needed
     is_late: bool = False
     votes: Votes = field(default_factory=Votes)  # that were counted last
+    candidates: list[Candidate] = field(default_factory=list)  # the first ones, read for a vote
     counting: asyncio.Future[None] | None = None
     counted_parts: int = 0  # whose votes are counted, or being counted
     events: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(_MAX_EVENTS))
@@ -88,21 +183,24 @@ class SampleCollector:
         """
         assert self.find_votes is not None
         while self.counted_parts < len(self.parts):
-            new = self.parts[self.counted_parts:]
-            self.counted_parts += len(new)
-            choices = [choice for part in new for choice in part.choices]
+            before = sum(len(part.choices) for part in self.parts[:self.counted_parts])
+            self.counted_parts = len(self.parts)
+            choices = self.choices
             with suppress(MinriskError):  # ranking has the same error, and tells it
-                self.votes = await self.find_votes(choices, self.votes)
+                self.votes = await self.find_votes(choices[before:], self.votes)
+                if len(self.candidates) == before:
+                    self.candidates += self.votes.candidates
                 for answer in self.votes.answers:
                     vote.add(answer)
-            counted = sum(len(part.choices) for part in self.parts[:self.counted_parts])
-            if vote.is_decided(self.request.samples - counted):
+            if vote.is_decided(self.request.samples - len(choices)):
                 self.stop.set()
 
 
-async def collect_samples(backend: Backend, collector: SampleCollector, settings: Settings) -> None:
+async def collect_samples(backend: Backend, admission: Admission, collector: SampleCollector,
+                          settings: Settings) -> None:
     """Collect samples until all samples have come, a vote is decided, or the deadline passes."""
-    work = asyncio.ensure_future(backend.sample(collector.request, collector.report))
+    work = asyncio.ensure_future(
+        backend.sample(collector.request, admission, collector.report))
     stop = asyncio.ensure_future(collector.stop.wait())
     try:
         done, _ = await asyncio.wait({work, stop}, timeout=settings.deadline,
@@ -144,10 +242,9 @@ def new_collector(request: ClientRequest, settings: Settings, run: Compute) -> S
     if answer_of(metric) is None or settings.stop_error is None or request.n > 1 or (
             request.strategy.name != "standard"):  # the only strategy that is a vote
         return SampleCollector(request)
-    comparison = settings.comparison(request.wants_json)
-
     async def find_votes(choices: Sequence[Choice], earlier: Votes) -> Votes:
         call = asyncio.to_thread if metric.loads_model else run  # a model is in this process
-        return await call(votes, metric, comparable(choices), comparison, earlier.classes)
+        return await call(votes, metric, comparable(choices), request.wants_json,
+                          settings.prefer_finished, earlier.classes)
 
     return SampleCollector(request, Vote(settings.stop_error), find_votes)

@@ -1,0 +1,264 @@
+"""HTTP, whatever the route: who may ask, responses that are read in time, listening, shutting down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+import os
+import re
+import signal
+import threading
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from minrisk._core.errors import InputError
+from minrisk.openai.background import cancel_all
+from minrisk.server.responses import ApiError
+
+if TYPE_CHECKING:
+    from minrisk.server.app import Server
+
+# headers that pages of another origin may send, and those that they may read (CORS)
+_REQUEST_HEADERS = ("authorization", "content-type", "x-request-id")
+_RESPONSE_HEADERS = ("x-request-id",)
+_TOO_LARGE = 413
+_PIECE = 1 << 16  # bytes of a response that are written at a time
+_SHUTDOWN = 0.1  # seconds for handlers that are left after the grace
+_SLACK = 1.8  # seconds beyond the grace, after which the process ends whatever it does
+_BACKLOG = 1024  # connections that wait to be accepted
+_SIGNALS = [number for name in ("SIGTERM", "SIGINT", "SIGHUP")
+            if (number := getattr(signal, name, None)) is not None]  # Windows has no SIGHUP
+
+
+# who may ask
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The names by which clients may reach a server on loopback; others are refused.
+
+    A page that a browser has loaded by another name could read answers: the owner of a name may let
+    it point at the browser's own machine.
+    """
+
+    names: frozenset[str] | None = None  # None: any
+
+    def check(self, header: str) -> None:
+        """Raise ApiError unless a Host header is accepted."""
+        if not self.accept(header):
+            raise ApiError(421, f"this server is not {header!r:.80}; its operator can allow the "
+                           "name with --allow-host", code="unknown_host")
+
+    def accept(self, header: str) -> bool:
+        """Whether a Host header has one of the names, or a loopback address."""
+        if self.names is None or not header:
+            return True
+        name = header.rpartition(":")[0] if re.search(r":\d*$", header) else header
+        name = name.strip("[]").rstrip(".").lower()
+        return name in self.names or is_loopback(name)
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Keys:
+    """The accepted keys of clients; only their digests are in memory."""
+
+    def __init__(self, keys: Iterable[str] = ()) -> None:
+        self._digests = [_digest(key) for key in keys]
+
+    def __bool__(self) -> bool:
+        return bool(self._digests)
+
+    def check(self, header: str, is_page: bool) -> None:
+        """Raise ApiError unless an Authorization header is accepted; browsers, which open the page,
+        send a password.
+        """
+        if not self or self.accept(header) or (is_page and self.accept_password(header)):
+            return
+        raise ApiError(401, "the key is missing or wrong; send it as 'Authorization: Bearer KEY'",
+                       code="invalid_api_key", headers={
+                           "WWW-Authenticate": 'Basic realm="minrisk", charset="UTF-8"'
+                           if is_page else "Bearer"})
+
+    def accept(self, header: str) -> bool:
+        """Whether an Authorization header has one of the keys, compared in constant time."""
+        kind, _, key = header.partition(" ")
+        given = _digest(key.strip())
+        matches = [hmac.compare_digest(given, known) for known in self._digests]
+        return kind.lower() == "bearer" and any(matches)
+
+    def accept_password(self, header: str) -> bool:
+        """Whether a browser's Authorization header has one of the keys as its password."""
+        kind, _, encoded = header.partition(" ")
+        try:
+            _, _, password = b64decode(encoded.strip()).decode().partition(":")
+        except ValueError:
+            return False
+        return kind.lower() == "basic" and self.accept(f"Bearer {password}")
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+def cors(origin: str | None) -> dict[str, str]:
+    """Headers of every response, for pages of this origin."""
+    return {} if origin is None else {
+        "access-control-allow-origin": origin,
+        "access-control-expose-headers": ", ".join(_RESPONSE_HEADERS)}
+
+
+PREFLIGHT = {"access-control-allow-methods": "GET, POST",
+             "access-control-allow-headers": ", ".join(_REQUEST_HEADERS)}
+
+
+# responses
+
+
+def http_error(error: web.HTTPException, request: web.Request, max_body: int) -> ApiError:
+    """An error of aiohttp itself: unknown path, wrong method, or a body that is too large."""
+    if error.status == _TOO_LARGE:
+        return ApiError(_TOO_LARGE, f"the request is larger than {max_body >> 20} MB; send less, "
+                        "or ask the operator for a larger --max-body",
+                        headers={"connection": "close"})
+    allowed = error.headers.get("Allow")
+    return ApiError(error.status, f"{error.reason}: {request.method} {request.path[:200]}",
+                    headers={} if allowed is None else {"Allow": allowed})
+
+
+async def hide_version(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers["Server"] = "minrisk"
+
+
+async def write(request: web.Request, response: web.StreamResponse,
+                seconds: float) -> web.StreamResponse:
+    """Write a whole response piece by piece: slow clients have time, others are disconnected."""
+    pieces = []
+    if isinstance(response, web.Response) and isinstance(response.body, bytes) and (
+            len(response.body) > _PIECE and request.method != "HEAD"):
+        body = response.body
+        pieces = [body[start:start + _PIECE] for start in range(0, len(body), _PIECE)]
+        response = web.StreamResponse(status=response.status, headers=response.headers)
+        response.content_length = len(body)
+    await in_time(request, response.prepare(request), seconds)
+    for piece in pieces:
+        await in_time(request, response.write(piece), seconds)
+    await in_time(request, response.write_eof(), seconds)
+    return response
+
+
+async def in_time(request: web.Request, writing: Awaitable[object], seconds: float) -> None:
+    """Wait until a client has read what is written, for so long."""
+    try:
+        async with asyncio.timeout(seconds):
+            await writing
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+        raise ConnectionAbortedError("the client does not read") from None
+
+
+# the server
+
+
+@dataclass(frozen=True)
+class ListenConfig:
+    """Listening address and timeouts."""
+
+    host: str = "127.0.0.1"
+    port: int = 8001
+    grace: float = 30.0  # seconds for unfinished requests at shutdown
+    first_request: float = 30.0  # seconds until a new connection must send one
+    keep_alive: float = 75.0  # seconds until a connection must send the next one
+
+
+async def serve(server: Server, config: ListenConfig,
+                announce: Callable[[str, str | None], None] = lambda url, problem: None,
+                stop: asyncio.Event | None = None) -> None:
+    """Answer requests until a signal, or `stop`.
+
+    `announce` gets the address, and the reason why completions will fail, if they will.
+    """
+    runner = web.AppRunner(server.application(), handler_cancellation=True, access_log=None,
+                           keepalive_timeout=config.keep_alive, shutdown_timeout=_SHUTDOWN)
+    await runner.setup()
+    ending = _on_signals(stop or asyncio.Event(), config.grace + _SLACK)
+    try:
+        listening = await _listen(server, runner, config)
+        try:
+            await _run(server, listening, config, announce, ending)
+        finally:
+            listening.close()
+    finally:
+        await runner.cleanup()
+        await server.close()
+
+
+async def _run(server: Server, listening: asyncio.Server, config: ListenConfig,
+               announce: Callable[[str, str | None], None], ending: asyncio.Event) -> None:
+    end = asyncio.ensure_future(ending.wait())
+    loading = asyncio.ensure_future(server.open())
+    try:
+        await asyncio.wait({loading, end}, return_when=asyncio.FIRST_COMPLETED)
+        if loading.done():
+            loading.result()
+            host, port = listening.sockets[0].getsockname()[:2]
+            announce(f"http://{f'[{host}]' if ':' in host else host}:{port}/v1",
+                     await server.problem())
+        await end
+        await server.drain(config.grace)
+    finally:
+        await cancel_all(loading, end)
+
+
+async def _listen(server: Server, runner: web.AppRunner, config: ListenConfig) -> asyncio.Server:
+    loop = asyncio.get_running_loop()
+
+    def protocol() -> Any:
+        """A connection that is closed if it sends no request in time (slow loris)."""
+        found: Any = runner.server()  # type: ignore[misc]
+        server.silent.add(found)
+        loop.call_later(config.first_request, close_if_silent, found)
+        return found
+
+    def close_if_silent(connection: Any) -> None:
+        if connection in server.silent:
+            server.silent.discard(connection)
+            if connection.transport is not None:
+                connection.transport.abort()
+
+    try:
+        return await loop.create_server(protocol, config.host, config.port, backlog=_BACKLOG)
+    except OSError as error:
+        raise InputError(f"cannot listen on {config.host}:{config.port}: "
+                         f"{error.strerror or error}; choose another --port") from None
+
+
+def _on_signals(event: asyncio.Event, seconds: float) -> asyncio.Event:
+    """The event, which a signal sets; the process then ends within these seconds."""
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        event.set()
+        # a model that is loaded or computes in a thread would hold the process up
+        timer = threading.Timer(seconds, os._exit, (0,))
+        timer.daemon = True
+        timer.start()
+
+    for number in _SIGNALS:
+        with suppress(ValueError, RuntimeError):  # only the main thread may handle signals
+            loop.add_signal_handler(number, stop)
+    return event

@@ -1,0 +1,356 @@
+"""What the operator sees of requests: the log, metrics, records, and the page at `GET /`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from bisect import bisect_left
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http import HTTPStatus
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from minrisk._core.errors import InputError
+from minrisk._core.strategy import Strategy
+from minrisk._core.texts import valid_unicode
+from minrisk.io.files import as_input_error
+from minrisk.io.platform import try_lock
+from minrisk.io.records import Weighting
+from minrisk.tasks.inspect import inspect
+
+CLIENT_LEFT = 499  # the status that proxies log; it is never sent
+OTHER = "other"
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
+_MAX_VALUES = 100  # limit of label values, so that clients cannot fill the memory
+_TAIL = 1 << 16
+_MODE = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)  # of Windows
+_MAX_REQUESTS = 100
+_MAX_SIZE = 16 << 20  # characters of all records
+
+
+# the log
+
+
+@dataclass
+class Trace:
+    """One request; it contains no texts."""
+
+    id: str
+    route: str
+    begin: float = field(default_factory=time.monotonic)
+    fields: dict[str, Any] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timing(self, name: str) -> Iterator[None]:
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = time.monotonic() - begin
+
+    def finish(self) -> None:
+        self.seconds["request"] = time.monotonic() - self.begin
+
+    def line(self, status: int) -> str:
+        """The line in the log."""
+        return json.dumps({"time": now(), "id": self.id, "route": self.route, "status": status,
+                           **self.fields, "seconds": self.rounded_seconds()})
+
+    def failure(self, status: int) -> str:
+        """The record of a request that failed, for the page."""
+        code = self.fields.get("error", "client_left" if status == CLIENT_LEFT else str(status))
+        reason = f"{status} {HTTPStatus(status).phrase if code == str(status) else code}"
+        return json.dumps({"id": self.id, "time": now(), "model": self.fields.get("model"),
+                           "status": status, "error": reason, "seconds": self.rounded_seconds()})
+
+    def rounded_seconds(self) -> dict[str, float]:
+        """The seconds of each step, and those since the request came."""
+        found = {"request": time.monotonic() - self.begin} | self.seconds
+        return {name: round(value, 6) for name, value in found.items()}
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def log(line: str) -> None:
+    """Write one line with a single flush."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def usage_counts(usage: Mapping[str, Any] | None) -> dict[str, int]:
+    names = ("prompt_tokens", "completion_tokens")
+    return {name: usage[name] for name in names if name in usage} if usage else {}
+
+
+# metrics
+
+
+class Counter:
+    """A number that only grows, for each combination of labels."""
+
+    def __init__(self, name: str, help: str, *labels: str) -> None:
+        self.name, self._help, self._labels = name, help, labels
+        self._values: dict[tuple[str, ...], float] = defaultdict(float)
+
+    def add(self, amount: float, *values: str) -> None:
+        is_known = values in self._values or len(self._values) < _MAX_VALUES
+        self._values[values if is_known else (*values[:-1], OTHER)] += amount
+
+    def lines(self) -> Iterator[str]:
+        yield from _head(self.name, self._help, "counter")
+        for values, total in list(self._values.items()):  # another thread may add some
+            yield f"{self.name}{_labels(self._labels, values)} {total:.10g}"
+
+
+class Gauge:
+    """A number that is read at each scrape."""
+
+    def __init__(self, name: str, help: str, value: Callable[[], float]) -> None:
+        self.name, self._help, self._value = name, help, value
+
+    def lines(self) -> Iterator[str]:
+        yield from _head(self.name, self._help, "gauge")
+        yield f"{self.name} {self._value():.10g}"
+
+
+class Histogram:
+    """Counts of values up to each bound."""
+
+    def __init__(self, name: str, help: str, bounds: Sequence[float]) -> None:
+        self.name, self._help, self._bounds = name, help, bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def add(self, value: float) -> None:
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def lines(self) -> Iterator[str]:
+        yield from _head(self.name, self._help, "histogram")
+        for bound, count in zip([*map(str, self._bounds), "+Inf"], accumulate(self._counts),
+                                strict=True):
+            yield f'{self.name}_bucket{{le="{bound}"}} {count}'
+        yield f"{self.name}_sum {self._sum:.10g}"
+        yield f"{self.name}_count {sum(self._counts)}"
+
+
+class ServerMetrics:
+    """The counters, gauges and histograms of a server."""
+
+    def __init__(self, in_flight: Callable[[], float], queued: Callable[[], float],
+                 drawing: Callable[[], float]) -> None:
+        self.requests = Counter("minrisk_requests_total", "Requests by their status.",
+                                "route", "status", "model")
+        self.samples = Counter("minrisk_samples_total", "Samples by outcome.", "kind")
+        self.tokens = Counter("minrisk_tokens_total", "Tokens reported by the upstream.", "kind")
+        self._judge_requests = Counter("minrisk_judge_requests_total",
+                                       "Requests that judges answered.")
+        self._judge_tokens = Counter("minrisk_judge_tokens_total", "Tokens reported by judges.",
+                                     "kind")
+        self.seconds = {name: Histogram(f"minrisk_{name}_seconds", f"Seconds of {what}.", _SECONDS)
+                        for name, what in (("request", "a whole request"),
+                                           ("sampling", "drawing its samples"),
+                                           ("choosing", "choosing one of them"))}
+        self.abstentions = Counter("minrisk_abstentions_total",
+                                   "Answers without text, because the samples disagree.")
+        self.passed_through = Counter("minrisk_passed_through_total", "Requests with nothing to "
+                                      "choose from: temperature 0, or one sample.")
+        self.record_failures = Counter("minrisk_record_failures_total",
+                                       "Answers that could not be recorded.")
+        self.confidence = Histogram("minrisk_confidence", "Confidence in choices.", _SHARES)
+        self._gauges = [Gauge("minrisk_in_flight", "Requests that are being answered.", in_flight),
+                        Gauge("minrisk_queued", "Requests that wait for their first sample.",
+                              queued),
+                        Gauge("minrisk_drawing", "Samples that are being drawn.", drawing)]
+
+    def count_judge_usage(self, usage: Mapping[str, int]) -> None:
+        """Add requests and tokens of judges, of which one thread reports."""
+        for name, count in usage.items():
+            if name == "requests":
+                self._judge_requests.add(count)
+            else:
+                self._judge_tokens.add(count, token_kind(name))
+
+    def count_request(self, trace: Trace, status: int, model: str) -> None:
+        self.requests.add(1, trace.route, str(status), model)
+        for name, seconds in trace.seconds.items():
+            self.seconds[name].add(seconds)
+
+    def count_samples(self, counts: Mapping[str, int], usage: Mapping[str, int]) -> None:
+        """Add samples by their outcome, and the tokens that the upstream reports."""
+        for kind, count in counts.items():
+            self.samples.add(count, kind)
+        for name, count in usage.items():
+            self.tokens.add(count, token_kind(name))
+
+    def count_answer(self, summary: Mapping[str, Any]) -> None:
+        """Add what the field `minrisk` of an answer says."""
+        if "distinct" in summary:
+            self.samples.add(summary["distinct"], "distinct")
+        if summary.get("passed_through"):
+            self.passed_through.add(1)
+        if summary.get("abstained"):
+            self.abstentions.add(1)
+        if summary.get("confidence") is not None:
+            self.confidence.add(summary["confidence"])
+
+    def text(self) -> str:
+        parts: list[Counter | Gauge | Histogram] = [
+            self.requests, self.samples, self.tokens, self._judge_requests, self._judge_tokens,
+            *self.seconds.values(), self.confidence, self.abstentions,
+            self.passed_through, self.record_failures, *self._gauges]
+        return "".join(f"{line}\n" for part in parts for line in part.lines())
+
+
+def token_kind(name: str) -> str:
+    """The label of a field of usage: `prompt_tokens` are of the kind `prompt`."""
+    return name.removesuffix("_tokens")
+
+
+def _head(name: str, help: str, kind: str) -> Iterator[str]:
+    yield f"# HELP {name} {help}"
+    yield f"# TYPE {name} {kind}"
+
+
+def _labels(names: Sequence[str], values: Sequence[str]) -> str:
+    pairs = (f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
+    return "{" + ",".join(pairs) + "}" if names else ""
+
+
+def _escaped(value: str) -> str:
+    return valid_unicode(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+# records
+
+
+class Recorder:
+    """Appends whole lines to a file.
+
+    A line is on the disk before its request is answered. An incomplete last line is removed: at
+    once after a failure, as of a full disk, and when the file is opened again after a kill. Only
+    one server can write a file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        with as_input_error("write", path):
+            self._file = os.open(path, _MODE, 0o600)
+        if not try_lock(self._file):
+            os.close(self._file)
+            raise InputError(f"{path} is being written by another server; give each its own")
+        _cut_torn_line(self._file)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="minrisk-record")
+
+    def append(self, line: str) -> Future[None]:
+        """A future that is done when the line is on the disk."""
+        # a lone surrogate, as JSON may have one, becomes U+FFFD: UTF-8 cannot write it
+        return self._thread.submit(self._write, valid_unicode(line).encode())
+
+    def close(self) -> None:
+        self._thread.shutdown()
+        os.close(self._file)
+
+    def _write(self, line: bytes) -> None:
+        left = memoryview(line)
+        try:
+            while left:
+                left = left[os.write(self._file, left):]
+            os.fsync(self._file)
+        except OSError:
+            _cut_torn_line(self._file)  # the next line must not be glued to a part of this one
+            raise
+
+
+def _cut_torn_line(file: int) -> None:
+    """Remove an incomplete last line."""
+    end = os.fstat(file).st_size
+    start = end
+    while start > 0:
+        size = min(_TAIL, start)
+        os.lseek(file, start - size, os.SEEK_SET)
+        found = os.read(file, size).rfind(b"\n")
+        if found >= 0:
+            start = start - size + found + 1
+            break
+        start -= size
+    if start < end:
+        os.ftruncate(file, start)
+
+
+# the page
+
+
+class _RequestRecord(NamedTuple):
+    number: int  # in the order of the answers
+    strategy: Strategy | None  # that chose the answer, if there was a choice
+    line: str  # of the record
+
+
+@dataclass(frozen=True)
+class Page:
+    """The records that a page shows."""
+
+    lines: list[str]
+    weighting: Weighting
+    note: str
+
+    def render(self, strategy: Strategy) -> bytes:
+        records = [self._weighted(json.loads(line)) for line in self.lines]
+        return inspect(records, strategy=strategy, title="minrisk serve", note=self.note,
+                       unit="request").page
+
+    def _weighted(self, record: dict[str, Any]) -> dict[str, Any]:
+        """The record with the weights of its samples, where they come from log-probabilities."""
+        if "samples" not in record:
+            return record
+        weights = self.weighting.or_uniform(record).of_columns(record)
+        return record if weights is None else record | {"weights": weights.tolist()}
+
+
+class RecentRequests:
+    """The last requests in memory: the records of answers, and those of failures."""
+
+    def __init__(self, weighting: Weighting) -> None:
+        self._weighting = weighting
+        self._number = 0
+        self._completions: deque[_RequestRecord] = deque()
+        self._size = 0
+        self._failures: deque[_RequestRecord] = deque(maxlen=_MAX_REQUESTS)
+
+    def add_completion(self, strategy: Strategy | None, line: str) -> None:
+        self._completions.append(_RequestRecord(self._next(), strategy, line))
+        self._size += len(line)
+        while len(self._completions) > _MAX_REQUESTS or self._size > _MAX_SIZE:
+            self._size -= len(self._completions.popleft().line)
+
+    def add_failure(self, line: str) -> None:
+        self._failures.append(_RequestRecord(self._next(), None, line))
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
+
+    def snapshot(self, default: Strategy,
+                 state: Mapping[str, object]) -> tuple[Strategy, Page]:
+        """The strategy of the newest choice, and the page of its requests and of those without a
+        choice, newest first.
+        """
+        strategy = next((one.strategy for one in reversed(self._completions) if one.strategy),
+                        default)
+        found = sorted((*self._completions, *self._failures), key=lambda one: -one.number)
+        lines = [one.line for one in found if one.strategy in (None, strategy)]
+        parts = [f"{name}: {value}" for name, value in state.items()]
+        if len(found) > len(lines):
+            parts.append(f"answers by other methods: {len(found) - len(lines)}")
+        return strategy, Page(lines, self._weighting, " · ".join(parts))
