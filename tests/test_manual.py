@@ -26,7 +26,7 @@ import minrisk.plugins
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk.cli import cli
 from minrisk.cli.command import OptionsCommand
-from minrisk.cli.fields import entries
+from minrisk.cli.options import entries
 from minrisk.io.segments import KNOWN_FIELDS
 from project import DOCS, ROOT, fenced_blocks, load_module
 

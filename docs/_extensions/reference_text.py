@@ -21,13 +21,11 @@ import click
 import minrisk
 from minrisk._core.metric import required_abilities
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
-from minrisk.cli import cli
+from minrisk.cli import MEANINGS, cli
 from minrisk.cli.command import OptionsCommand
 from minrisk.cli.components import COMMON
-from minrisk.cli.exit_codes import MEANINGS
-from minrisk.cli.fields import Entry, Field, as_field, entries
-from minrisk.cli.list_command import shown_strategies
-from minrisk.cli.options import FieldOption
+from minrisk.cli.options import Entry, Field, FieldOption, as_field, entries
+from minrisk.cli.utilities import shown_strategies
 from minrisk.run.options import RunOptions
 from minrisk.tasks.keywords import RunKeywords
 

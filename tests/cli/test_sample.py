@@ -8,7 +8,7 @@ import pytest
 
 import openai_server
 from commands import read, run, write
-from minrisk.cli.execute import SOME_FAILED
+from minrisk.cli import SOME_FAILED
 from minrisk.run import progress
 from openai_server import refusing_prompt
 from tolerance import assert_close

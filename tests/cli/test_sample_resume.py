@@ -9,7 +9,7 @@ import pytest
 
 import openai_server
 from commands import read, run, spawn, wait_for, write
-from minrisk.cli.execute import SOME_FAILED
+from minrisk.cli import SOME_FAILED
 from minrisk.io.journal import Journal
 from openai_server import Faulty, refusing_prompt, status
 

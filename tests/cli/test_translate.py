@@ -9,7 +9,7 @@ import pytest
 
 import minrisk
 from commands import run, write
-from minrisk.cli.execute import SOME_FAILED
+from minrisk.cli import SOME_FAILED
 from openai_server import refusing_prompt
 from project import blocks
 

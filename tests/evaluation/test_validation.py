@@ -18,7 +18,7 @@ from commands import PATIENCE, read, run, spawn, wait_for, write
 from minrisk import ChrF, InputError, Ranking, Segment
 from minrisk._core.registry import METRICS, STRATEGIES
 from minrisk._core.strategy import Budget
-from minrisk.cli.execute import SOME_FAILED
+from minrisk.cli import SOME_FAILED
 from minrisk.evaluation.stages import PeekableReader
 from minrisk.evaluation.study import EXACT, Study, Trial, TrialResult, TrialResults, trials
 from minrisk.evaluation.validation import summarise

@@ -9,7 +9,7 @@ import pytest
 
 from commands import run, write
 from minrisk import InputError, MissingExtra
-from minrisk.cli.execute import SOME_FAILED
+from minrisk.cli import SOME_FAILED
 from minrisk.io.files import Input, Output, file_key
 from minrisk.io.inputs import open_input
 from minrisk.io.parquet import ParquetInput

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from commands import Result, read, run, spawn, wait_for, write
-from minrisk.cli.execute import SOME_FAILED
+from minrisk.cli import SOME_FAILED
 from minrisk.io.store import LocalStore
 from minrisk.run.workers import Inline
 from openai_server import answer, status

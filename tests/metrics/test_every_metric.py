@@ -20,7 +20,7 @@ from minrisk._core.metric import (
 )
 from minrisk._core.options import inner_field
 from minrisk._core.registry import METRICS, STRATEGIES
-from minrisk.cli.list_command import strategies_for
+from minrisk.cli.utilities import strategies_for
 from minrisk.metrics.given import LogProb
 from minrisk.testing import TEXTS, cases, check_metric
 from tolerance import SINGLE, assert_close

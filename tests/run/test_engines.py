@@ -16,7 +16,7 @@ import pytest
 
 import minrisk
 from commands import Result, read, run, spawn, wait_for, write
-from minrisk.cli.execute import SOME_FAILED
+from minrisk.cli import SOME_FAILED
 from project import SUPPORT
 from shard_folders import (
     errors,

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from commands import read, run, spawn, write
 from minrisk import ChrF, Standard
 from minrisk._core.errors import InputError
-from minrisk.cli.execute import SOME_FAILED
+from minrisk.cli import SOME_FAILED
 from minrisk.io.formats import JSON_LINES
 from minrisk.io.inputs import InputFile, expand
 from minrisk.io.journal import PartialShard

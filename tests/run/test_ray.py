@@ -18,7 +18,7 @@ import pytest
 import minrisk
 from commands import Result, read, run, spawn, wait_for, write
 from minrisk._core.errors import InputError
-from minrisk.cli.execute import SOME_FAILED
+from minrisk.cli import SOME_FAILED
 from project import ROOT, SUPPORT, load_module
 from shard_folders import (
     held_shards,

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from commands import run, spawn, write
-from minrisk.cli.execute import SOME_FAILED
-from minrisk.cli.run_options import CommandRun
+from minrisk.cli import SOME_FAILED
+from minrisk.cli.execute import CommandRun
 from minrisk.io.inputs import expand
 from minrisk.run.options import RunOptions
 from project import SUPPORT

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commands import read, run, spawn, wait_for, write
-from minrisk.cli.execute import SOME_FAILED
+from minrisk.cli import SOME_FAILED
 from project import SUPPORT
 from shard_folders import errors, lines
 

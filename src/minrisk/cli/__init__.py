@@ -16,26 +16,41 @@ import click
 from minrisk._core.adapters import clear_metric_cache
 from minrisk._core.errors import InputError, MinriskError, unknown
 from minrisk._core.process import own_process
-from minrisk.cli.exit_codes import CLOSED_PIPE, INTERRUPTED, MISUSE, TERMINATED
-from minrisk.cli.flags import as_flags
+from minrisk.cli.options import as_flags
 from minrisk.version import __version__
 
+# exit codes
+MISUSE = 2
+SOME_FAILED = WRONG_NUMBERS = 3
+INTERRUPTED, CLOSED_PIPE, TERMINATED = 130, 141, 143  # 128 and the number of the signal
+
+MEANINGS = {  # for the manual
+    0: "everything was done",
+    MISUSE: "wrong options or input, a missing package or a file that cannot be read: the message "
+            "says what to do; finished segments are kept",
+    SOME_FAILED: "the run is finished, but some segments failed and are in the output as errors; "
+                 "from `doctor`, a score differs from the expected one",
+    INTERRUPTED: "interrupted by Ctrl-C; `--resume` goes on",
+    CLOSED_PIPE: "the reader of standard output went away, as `head` does",
+    TERMINATED: "ended by SIGTERM or SIGHUP; `--resume` goes on",
+}
+
 _COMMANDS = {  # imported when they are called
-    "decode": "minrisk.cli.decode:decode",
-    "sample": "minrisk.cli.sample:sample",
-    "translate": "minrisk.cli.translate:translate",
-    "answer": "minrisk.cli.answer:answer",
+    "decode": "minrisk.cli.commands:decode",
+    "sample": "minrisk.cli.commands:sample",
+    "translate": "minrisk.cli.commands:translate",
+    "answer": "minrisk.cli.commands:answer",
     "serve": "minrisk.cli.serve:serve",
     "score": "minrisk.cli.score:score",
     "validate": "minrisk.cli.validate:validate",
     "inspect": "minrisk.cli.inspect:inspect",
-    "export": "minrisk.cli.export:export",
+    "export": "minrisk.cli.commands:export",
     "rank": "minrisk.cli.rank:rank",
-    "list": "minrisk.cli.list_command:list_command",
+    "list": "minrisk.cli.utilities:list_command",
     "demo": "minrisk.cli.demo:demo",
     "doctor": "minrisk.cli.doctor:doctor",
-    "comet": "minrisk.cli.comet:comet",
-    "completion": "minrisk.cli.completion:completion",
+    "comet": "minrisk.cli.utilities:comet",
+    "completion": "minrisk.cli.utilities:completion",
 }
 _MOVED = {kind: f"list {kind}" for kind in ("metrics", "strategies", "samplers")}
 

@@ -18,9 +18,7 @@ from minrisk._core.errors import InputError, MinriskError, nearest
 from minrisk._core.registry import METRICS
 from minrisk.cli.components import REFERENCES, Component, ComponentOptions, FieldValue, Names
 from minrisk.cli.config import Config, read_config
-from minrisk.cli.fields import entries
-from minrisk.cli.flags import set_flags
-from minrisk.cli.options import CONFIG, FieldOption, parameters
+from minrisk.cli.options import CONFIG, FieldOption, entries, parameters, set_flags
 from minrisk.cli.other_tools import foreign_hint
 
 _COMPONENTS = "minrisk.cli.components"  # key in a context's `meta`

@@ -29,8 +29,7 @@ from minrisk._core.options import FlagSpec, flag
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES, Registry, key
 from minrisk._core.sampler import Sampler
 from minrisk._core.strategy import Strategy
-from minrisk.cli.fields import Field, entries, fields_of
-from minrisk.cli.options import FieldOption
+from minrisk.cli.options import Field, FieldOption, entries, fields_of
 
 REFERENCES = "--references."  # begins the options of the sampler of separate references
 COMMON = ("metric", "seed")  # fields of strategies with an option that every strategy has

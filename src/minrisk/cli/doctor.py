@@ -20,7 +20,7 @@ from minrisk._core.decoding import make_metric
 from minrisk._core.errors import MinriskError
 from minrisk._core.metric import AnyMetric
 from minrisk._core.process import threads
-from minrisk.cli.exit_codes import WRONG_NUMBERS
+from minrisk.cli import WRONG_NUMBERS
 from minrisk.io.store import work_cache
 from minrisk.version import __version__
 

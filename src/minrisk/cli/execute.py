@@ -1,33 +1,89 @@
-"""Runs the job of a command with `run.driver`, and shows its progress."""
+"""Runs the job of a command with `run.driver`, shows its progress, and reports on it."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import click
 
 from minrisk._core.errors import MinriskError, Wording
-from minrisk._core.process import progress_listener
-from minrisk.cli.exit_codes import INTERRUPTED, SOME_FAILED
-from minrisk.cli.progress import Progress, has_room_for_bar
-from minrisk.cli.run_options import CommandRun
-from minrisk.cli.run_report import stage_summary, write_report
+from minrisk._core.options import flag
+from minrisk._core.process import progress_listener, set_threads
+from minrisk.cli import INTERRUPTED, SOME_FAILED
+from minrisk.cli.options import as_flags, portable_as_flags
 from minrisk.io import remote
-from minrisk.io.files import check_writable
+from minrisk.io.files import Output, check_writable
 from minrisk.io.inputs import ERRORS
 from minrisk.io.outputs import QueueSink, Shard, Sink
+from minrisk.io.platform import peak_bytes
 from minrisk.io.records import Result
 from minrisk.io.run_store import RunStore
+from minrisk.io.writers import Writer
 from minrisk.run.driver import Job, Run, open_run
-from minrisk.run.progress import count_of
+from minrisk.run.options import RunOptions
+from minrisk.run.progress import RunProgress, count_of
+from minrisk.run.stages import Map, write
 
+QUIET_HELP = "Print nothing but errors on standard error."
 _SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens", "judge_requests",
           "judge_prompt_tokens", "judge_completion_tokens")  # in the summary
+
+
+def apply_quiet(quiet: bool) -> None:
+    """Show no warnings, if quiet."""
+    if quiet:
+        warnings.simplefilter("ignore")
+
+
+@dataclass(frozen=True)
+class CommandRun(RunOptions):
+    output: str | None = flag(
+        "-", "-o", section="Output", metavar="FILE",
+        help="Output file, compressed if it ends in .gz, .xz or .zst; or folder (out/, "
+        "s3://bucket/out/) with a file for each INPUT; standard output unless given.")
+    report: str | None = flag(
+        None, metavar="FILE", advanced=True,
+        help="JSON report of the run: counts, workers, seconds of each stage.")
+    config: str | None = flag(None, metavar="FILE",
+                              help="YAML file with values of options; the command line wins.")
+    quiet: bool = flag(False, "-q", help=QUIET_HELP)
+
+    def apply(self) -> None:
+        """Set the threads and the warning filter of this process."""
+        apply_quiet(self.quiet)
+        set_threads(self.threads)
+
+    @property
+    def shows_warnings(self) -> bool:
+        return not self.quiet
+
+    def wants_workers(self, is_streaming: bool) -> bool:
+        """For a folder, unless a server does the work."""
+        return self.is_folder and not is_streaming
+
+    def write(self, writer: Writer) -> Map:
+        """The stage that writes, with flags in its errors."""
+        return write(writer, portable_as_flags())
+
+
+class Progress(RunProgress):
+    """The progress of a command."""
+
+    def error(self, message: str) -> None:
+        super().error(as_flags(message))
+
+
+def has_room_for_bar(output: str | None) -> bool:
+    """Whether no results go to the terminal, where they would mix with a live bar."""
+    return not (output == "-" and sys.stdout is not None and sys.stdout.isatty())
 
 
 class RunResult(NamedTuple):
@@ -139,3 +195,37 @@ def summary(progress: Progress, is_stream: bool) -> Iterator[None]:
             progress.note(f"{progress.done} finished segments are kept; --resume goes on")
         raise
     progress.finish()
+
+
+def stage_summary(run: Run, progress: Progress) -> str:
+    """The time per stage, if there was more than one worker."""
+    if not run.engine.has_workers or not run.seconds:
+        return ""
+    busy = _utilisation(run, progress)
+    stages = [f"{name} {seconds:.1f} s" for name, seconds in run.seconds.items()]
+    shares = [f"{pool.workers} workers for {pool.name} were busy {busy[pool.name]:.0%} of the time"
+              for pool in run.pools if pool.name in busy]
+    return "; ".join([", ".join(stages), *shares])
+
+
+def write_report(path: str, run: Run, progress: Progress, signatures: Sequence[str]) -> None:
+    is_finished = not list(run.sink.remaining())
+    found = {
+        "signatures": list(signatures),
+        "engine": run.engine.name,
+        "workers": {pool.name: pool.workers for pool in run.pools},
+        "threads": {pool.name: pool.threads for pool in run.pools},
+        "this_run": {"segments": progress.done, "failed": progress.failed, **progress.counts,
+                     "seconds": progress.seconds, "shards_broken": len(run.broken)},
+        "output": {**run.sink.counts, "is_finished": is_finished},
+        "seconds_of_stages": dict(run.seconds),
+        "utilisation": _utilisation(run, progress),
+        "driver_peak_bytes": peak_bytes(),
+    }
+    with Output(path) as output:
+        output.write(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+
+
+def _utilisation(run: Run, progress: Progress) -> dict[str, float]:
+    return {pool.name: sum(run.seconds.get(stage.name, 0.0) for stage in pool.stages)
+            / (pool.workers * progress.seconds) for pool in run.pools if pool.workers}

@@ -4,26 +4,165 @@ A command takes frozen dataclasses. `minrisk._core.options.flag` declares a fiel
 fills, `argument` one for what has no flag. Fields of metrics, strategies and samplers, which
 `minrisk._core.options.option` declares, become options in the same way: the same check as in Python
 refuses a wrong value, with the flag's name in its message.
+
+Messages of the library name options as in Python, and the command line shows their flags:
+
+    subset=9 -> --subset 9        resume=True -> --resume        beta= -> --metric.beta
+                                  logprobs=False -> --no-logprobs
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
+import types
 import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from minrisk._core.errors import InputError, brief
-from minrisk._core.options import FlagSpec, checked
-from minrisk.cli.fields import REGISTRIES, Field, as_field
+from minrisk._core.errors import InputError, brief, with_options
+from minrisk._core.metric import Metric
+from minrisk._core.options import UNBOUNDED, Bounds, FlagSpec, checked
+from minrisk._core.registry import METRICS, STRATEGIES, Registry
+from minrisk._core.strategy import Strategy
 from minrisk.cli.other_tools import foreign_hint
 
+_NAMES = {int: "int", float: "float", bool: "flag", str: "text", Metric: "metric",
+          Strategy: "strategy"}
+REGISTRIES = {Metric: METRICS, Strategy: STRATEGIES}  # of fields that name a component
 CONFIG = "minrisk.cli.config"  # where a context has the path of its configuration file
 _FILES = {"FILE": "file", "FOLDER": "dir"}  # what a shell completes
+_OPTION = re.compile(r"""(?<![\w.-])([a-z]\w*)=   # also a value, which may be a field of a template
+                     (True\b|False\b|'[^']*'|"[^"]*"|-?[\d.]*\d|\{\w+(?:!r)?(?::\w+)?\})?""",
+                     re.VERBOSE)
+_flags: ContextVar[dict[str, str]] = ContextVar("flags of the running command", default={})  # noqa: B039
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a dataclass that an option of the command line fills."""
+
+    name: str
+    type: Any  # int, float, bool, str, Metric, a Literal, or a tuple of one of these
+    default: Any  # dataclasses.MISSING if it must be given
+    help: str
+    bounds: Bounds = UNBOUNDED
+
+    @property
+    def required(self) -> bool:
+        return self.default is dataclasses.MISSING
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        return typing.get_args(self.type) if typing.get_origin(self.type) is typing.Literal else ()
+
+    @property
+    def kind(self) -> str:
+        """The name of its type, e.g. `int` or `json|text`."""
+        return "|".join(map(str, self.choices)) or _NAMES.get(self.type, str(self.type))
+
+    @property
+    def valid(self) -> str:
+        """Its valid values, e.g. `int of at least 1`."""
+        return f"{self.kind}{self.bounds}"
+
+    @property
+    def explained(self) -> str:
+        """Its help; of a flag that is on, what turning it off means."""
+        return f"turn off: {self.help}" if self.default is True else self.help
+
+    @property
+    def described(self) -> str:
+        """Its help with its default."""
+        if self.required:
+            return f"{self.help}  [required]"
+        if self.default in (None, (), "-") or self.type is bool:
+            return self.explained
+        default = self.default if not isinstance(self.default, tuple) else ", ".join(self.default)
+        return f"{self.help}  [default: {default}]"
+
+    def to_type(self, flag: str) -> str:
+        """The form of its flag that changes the default."""
+        return f"--no-{flag[2:]}" if self.default is True else flag
+
+    def shown(self, prefix: str = "--") -> str:
+        """The field as on the command line, e.g. `--groups int (1)`."""
+        flag = self.to_type(prefix + self.flag[2:])
+        if self.type is bool:
+            return flag
+        if self.default is None:  # none, or what its help says
+            return f"{flag} {self.kind}"
+        return f"{flag} {self.kind} ({'needed' if self.required else self.default})"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One installed name; where `problem` is set, nothing else is known."""
+
+    name: str
+    summary: str
+    cls: type = object
+    fields: tuple[Field, ...] = ()
+    problem: str | None = None
+
+    @property
+    def papers(self) -> tuple[str, ...]:
+        """The papers that proposed it."""
+        return getattr(self.cls, "papers", ())
+
+    @property
+    def cost(self) -> str:
+        """Its cost for n hypotheses and m references, or n samples; empty if it does not say."""
+        return getattr(self.cls, "cost", "")
+
+
+@cache
+def fields_of(cls: type) -> tuple[Field, ...]:
+    """The fields of a metric, strategy or sampler that options fill."""
+    hints = typing.get_type_hints(cls)
+    return tuple(as_field(f, hints[f.name]) for f in dataclasses.fields(cls)
+                 if not _is_part_of_name(f, hints[f.name]))
+
+
+def as_field(f: dataclasses.Field[Any], hint: Any) -> Field:
+    factory = f.default_factory
+    default = f.default if factory is dataclasses.MISSING else factory()
+    return Field(f.name, _plain(hint), default, f.metadata.get("help", ""),
+                 f.metadata.get("bounds", UNBOUNDED))
+
+
+def entries(registry: Registry, names: Sequence[str] = ()) -> Iterator[Entry]:
+    """The entries of these names, or all."""
+    for name in names or registry.names():
+        try:
+            cls = registry.get(name)
+            summary = (cls.__doc__ or "").strip().partition("\n")[0]
+            yield Entry(name, summary, cls, fields_of(cls))
+        except Exception as error:  # a broken plug-in must not hide the others
+            yield Entry(name, "not available", problem=str(error) or repr(error))
+
+
+def _is_part_of_name(f: dataclasses.Field[Any], hint: Any) -> bool:
+    """Metrics inside a metric and their weights, which no option fills."""
+    return "inner" in f.metadata or typing.get_origin(hint) is tuple
+
+
+def _plain(hint: Any) -> Any:
+    """The type without None; Metric for any metric."""
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        hint = next(arg for arg in typing.get_args(hint) if arg is not type(None))
+    return Metric if typing.get_origin(hint) is Metric else hint
 
 
 @dataclass(frozen=True)
@@ -138,3 +277,36 @@ def _number(value: Any, kind: Any) -> Any:
         return kind(value)
     except ValueError:
         return value
+
+
+def set_flags(options: Iterable[FieldOption], given: Iterable[FieldOption] = ()) -> None:
+    """The options that messages from now on may mean; of two with one name, that which is given."""
+    _flags.set(_unambiguous(options) | _unambiguous(given))
+
+
+def as_flags(text: object, flags: Mapping[str, str] | None = None) -> str:
+    """The text of a message, an error or a warning, with flags where a `Wording` names options."""
+    rename = partial(_as_flag, _flags.get() if flags is None else flags)
+    return with_options(text, partial(_OPTION.sub, rename))
+
+
+def portable_as_flags() -> Callable[[object], str]:
+    """`as_flags` for worker processes, which know no running command."""
+    return partial(as_flags, flags=_flags.get())
+
+
+def _unambiguous(options: Iterable[FieldOption]) -> dict[str, str]:
+    flags: dict[str, set[str]] = {}
+    for option in options:
+        flags.setdefault(option.field.name, set()).add(option.flag)
+    return {name: found.pop() for name, found in flags.items() if len(found) == 1}
+
+
+def _as_flag(flags: Mapping[str, str], found: re.Match[str]) -> str:
+    flag = flags.get(found[1])
+    value = (found[2] or "").strip("'").replace("!r}", "}")
+    if flag is None:
+        return found[0]
+    if value == "False":
+        return f"--no-{flag[2:]}"
+    return flag if value in ("", "True") else f"{flag} {value}"

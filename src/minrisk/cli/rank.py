@@ -16,10 +16,8 @@ from minrisk._core.segment import Segment
 from minrisk._core.signature import signature
 from minrisk.cli.command import command
 from minrisk.cli.components import MetricOptions
-from minrisk.cli.execute import summary
+from minrisk.cli.execute import QUIET_HELP, Progress, apply_quiet, has_room_for_bar, summary
 from minrisk.cli.options import argument
-from minrisk.cli.progress import Progress, has_room_for_bar
-from minrisk.cli.run_options import QUIET_HELP, apply_quiet
 from minrisk.io.files import Output
 from minrisk.io.inputs import InputFile, is_json, open_input
 from minrisk.io.parquet import is_parquet

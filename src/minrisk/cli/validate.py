@@ -11,11 +11,9 @@ import click
 from minrisk._core.options import flag
 from minrisk._core.registry import STRATEGIES
 from minrisk.cli.command import command
+from minrisk.cli.commands import JsonInput
 from minrisk.cli.components import StudyOptions
-from minrisk.cli.execute import execute
-from minrisk.cli.progress import Progress
-from minrisk.cli.run_options import CommandRun
-from minrisk.cli.segment_input import JsonInput
+from minrisk.cli.execute import CommandRun, Progress, execute
 from minrisk.evaluation.figure import check_figure
 from minrisk.evaluation.study import LeftOut
 from minrisk.tasks.validate import StudyScope, Validating

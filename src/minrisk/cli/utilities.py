@@ -1,18 +1,16 @@
-"""`minrisk list`: the metrics, strategies and samplers that are installed.
-
-Which strategies work with which metric follows from what the metric declares that it can do, and
-from what the strategy declares that it needs.
-"""
+"""`minrisk list`, `completion` and `comet`: what is there, and what prepares it for use."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import get_completion_class
 
-from minrisk._core.errors import unknown
+from minrisk._core.errors import needs_extra, unknown
 from minrisk._core.metric import (
     Ability,
     metrics_with,
@@ -22,11 +20,19 @@ from minrisk._core.metric import (
 )
 from minrisk._core.options import inner_field
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES, Registry
+from minrisk.cli import MISUSE
 from minrisk.cli.components import COMMON
-from minrisk.cli.fields import Entry, entries
+from minrisk.cli.options import Entry, entries
 
 _KINDS = {"metrics": (METRICS, "--metric."), "strategies": (STRATEGIES, "--"),
          "samplers": (SAMPLERS, "--")}
+_HOW = {
+    "bash": "mkdir -p ~/.local/share/bash-completion/completions && "
+            "minrisk completion bash > ~/.local/share/bash-completion/completions/minrisk",
+    "zsh": 'minrisk completion zsh > "${fpath[1]}/_minrisk"',
+    "fish": "mkdir -p ~/.config/fish/completions && "
+            "minrisk completion fish > ~/.config/fish/completions/minrisk.fish",
+}
 
 
 @click.command("list")
@@ -120,3 +126,47 @@ def _fit(registry: Registry, entry: Entry) -> dict[str, Any]:
         return {"metrics": {field: list(metrics_with(need))
                             for field, need in required_abilities(entry.cls).items()}}
     return {}
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(list(_HOW)), required=False)
+@click.pass_context
+def completion(ctx: click.Context, shell: str | None) -> None:
+    """Print a shell's completion script, or how to install it."""
+    if shell is None:
+        click.echo("Run the line of your shell, then start a new one:\n")
+        for line in _HOW.values():
+            click.echo(f"  {line}")
+        return
+    maker = get_completion_class(shell)
+    assert maker is not None
+    root = ctx.find_root().command
+    click.echo(maker(root, {}, "minrisk", "_MINRISK_COMPLETE").source())
+
+
+@click.group(invoke_without_command=True, subcommand_metavar="COMMAND [ARGS]...")
+@click.pass_context
+def comet(ctx: click.Context) -> None:
+    """COMET checkpoints."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(MISUSE)
+
+
+@comet.command()
+@click.argument("model")
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--encoder", metavar="FOLDER",
+              help="Where the encoder's configuration and tokenizer are, if not with the model.")
+def convert(model: str, out: Path, encoder: str | None) -> None:
+    """Write MODEL (a hub name, a folder or a .ckpt file) to the new folder OUT.
+
+    As safetensors and JSON, with the encoder's own files beside them: it loads faster, needs no
+    network, and has no pickle. Use it with --metric comet --metric.model OUT.
+    """
+    with needs_extra("COMET", "comet"):
+        from minrisk.metrics.comet import checkpoint
+        from minrisk.metrics.comet.encoder import encoder_files
+    found = checkpoint.load(model)
+    checkpoint.save(found, encoder_files(found, encoder), out)
+    click.echo(f"minrisk: wrote {out}", err=True)

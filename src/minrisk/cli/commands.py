@@ -1,0 +1,211 @@
+"""The commands from a corpus to an output: `decode`, `export`, `sample`, `translate`, `answer`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import click
+
+from minrisk._core.errors import InputError, Wording
+from minrisk._core.options import flag
+from minrisk.cli.command import command
+from minrisk.cli.components import SamplerOptions, StrategyOptions
+from minrisk.cli.execute import CommandRun, execute
+from minrisk.cli.options import argument
+from minrisk.io.inputs import input_files
+from minrisk.io.text import TextFiles
+from minrisk.tasks.corpus import Corpus
+from minrisk.tasks.decode import LIMIT_HELP, DecodeOutput, SegmentOptions, WeightOptions
+from minrisk.tasks.export import TrainingOutput
+from minrisk.tasks.sample import PromptOptions, SampleOutput, Sampling
+from minrisk.tasks.translate import ANSWER_SAMPLES, AnswerOutput, TranslationOutput, voting_metric
+
+_TEXT_ONLY = ("source", "references", "reference_lprobs", "num_references")
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    inputs: tuple[str, ...] = argument("[INPUT]...")
+    input: tuple[str, ...] = flag((), section="Input", hidden=True)  # for configuration files
+
+    def given(self) -> Sequence[str]:
+        """The given paths and patterns."""
+        return self.inputs or self.input
+
+    def paths(self) -> Sequence[str]:
+        """The given paths and patterns; standard input where there are none."""
+        paths = self.given()
+        if not paths and sys.stdin is not None and sys.stdin.isatty():
+            raise InputError("no INPUT was given, and standard input is a terminal; "
+                             "name a file, or pipe JSON lines")
+        return paths or ["-"]
+
+    def corpus(self) -> Corpus:
+        return Corpus(input_files(self.paths()))
+
+
+@dataclass(frozen=True)
+class JsonInput(WeightOptions, InputOptions):
+    """Segments in JSON lines, and how their references count."""
+
+
+@dataclass(frozen=True)
+class SegmentInput(SegmentOptions, JsonInput):
+    """Segments in JSON lines or, with `num_candidates`, in plain text."""
+
+    num_candidates: int | None = flag(
+        None, "-n", "--num-samples", section="Input", metavar="N", ge=1,
+        help="Number of lines per segment; INPUT is then plain text instead of JSON lines.")
+    source: str | None = flag(None, "-s", "--sources", section="Input", metavar="FILE",
+                              help="Sources of plain text, one line per segment.")
+    references: str | None = flag(
+        None, "-r", section="Input", metavar="FILE",
+        help="References of plain text, if not the hypotheses themselves.")
+    num_references: int | None = flag(
+        None, section="Input", metavar="N", ge=1,
+        help="Number of reference lines per segment; as --num-candidates unless given.")
+    reference_lprobs: str | None = flag(
+        None, section="Input", metavar="FILE", advanced=True,
+        help="Log-probabilities of the references of plain text, one per line; they are weights, "
+        "unless --weights uniform.")
+    limit: int | None = flag(None, section="Input", metavar="N", ge=1, help=LIMIT_HELP)
+    # comet-mbr's name for INPUT
+    translations: tuple[str, ...] = flag((), "-t", section="Input", hidden=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in _TEXT_ONLY:
+            if self.num_candidates is None and getattr(self, name) is not None:
+                raise InputError(Wording(f"{name}= needs num_candidates=: it is only for plain "
+                                         "text"))
+
+    def given(self) -> Sequence[str]:
+        return [*self.inputs, *self.translations] or self.input
+
+    def corpus(self) -> Corpus:
+        if self.num_candidates is None:
+            return replace(super().corpus(), limit=self.limit)
+        text = TextFiles(self.paths(), self.num_candidates, self.source, self.references,
+                         self.num_references, self.reference_lprobs)
+        return Corpus(text.files, text=text, limit=self.limit)
+
+
+@dataclass(frozen=True)
+class PromptInput(PromptOptions, InputOptions):
+    """Prompts in plain text or JSON lines."""
+
+    def sampling(self, sampler: SamplerOptions) -> Sampling:
+        return Sampling(self.corpus(), sampler.make(), self, sampler.values("references"))
+
+
+@dataclass(frozen=True)
+class AnswerInput(PromptInput):
+    """The same for `answer`, which draws fewer samples."""
+
+    num_samples: int = flag(ANSWER_SAMPLES, "-n", section="Sampling", metavar="N", ge=1,
+                            help="Number of samples of each prompt.")
+
+
+@command(examples="""\
+  minrisk decode samples.jsonl -o best.jsonl
+  minrisk decode samples.jsonl.xz --strategy aggregate-to-fine --keep 20
+  minrisk decode hyps.txt -n 1024 --source src.txt --format text > best.txt
+  sampler | minrisk decode --metric chrf --metric.word-order 2 | head -3""")
+def decode(method: StrategyOptions, segments: SegmentInput, options: CommandRun,
+           output: DecodeOutput) -> int:
+    """Pick the best hypothesis of every segment.
+
+    INPUT is JSON lines: {"samples": ["...", ...]} with "id", "source", "counts" (of equal
+    samples), "references", "weights", "logprobs" and "lengths" where there are some; other
+    fields pass through. Files may be compressed (gz, xz, zst), Parquet, URLs or patterns; `-`,
+    or none, is standard input. A finished output appears whole.
+    """
+    options.apply()
+    decoding = segments.decoding(segments.corpus(), method.make())
+    return execute(options, output.job(decoding, options, method.seed or 0)).code
+
+
+@command(examples="""\
+  minrisk export samples.jsonl -o distill.jsonl
+  minrisk export samples.jsonl --format tsv --metric comet > train.tsv
+  minrisk export samples.jsonl --pairs best-worst -o dpo.jsonl
+  minrisk export samples.jsonl --pairs consecutive --stride 8 --conversational \\
+      --prompt "Translate into French: {source}" -o dpo.jsonl""")
+def export(method: StrategyOptions, segments: SegmentInput, options: CommandRun,
+           output: TrainingOutput) -> int:
+    """Make training data of what MBR decoding prefers.
+
+    INPUT and the method are those of `minrisk decode`; every segment needs a source, or the prompt
+    or messages that its samples answer, as `minrisk sample` writes them. The best hypotheses are
+    {"source", "target"} for distillation (Finkelstein et al. 2023), or {"messages"}; pairs are
+    {"prompt", "chosen", "rejected"} for preference learning (Yang et al. 2023), as TRL's DPO
+    trainer reads them.
+    """
+    options.apply()
+    decoding = segments.decoding(segments.corpus(), method.make())
+    result = execute(options, output.job(decoding, options))
+    if result.counts["without_pairs"] and not options.quiet:
+        click.echo("minrisk: segments without two hypotheses of different utility: "
+                   f"{result.counts['without_pairs']}", err=True)
+    return result.code
+
+
+@command(examples="""\
+  minrisk sample sources.txt --model Helsinki-NLP/opus-mt-en-fr --epsilon 0.02 -o samples.jsonl
+  minrisk sample sources.txt --sampler ct2 --model opus-mt-ct2 --top-p 0.9 -o samples.jsonl
+  minrisk sample prompts.jsonl --endpoint http://localhost:8000/v1 --model NAME -n 64
+  minrisk sample sources.txt --model M -n 64 --beams 64 --reference-samples 256 \\
+      --references.beams 0 --references.epsilon 0.02 -o samples.jsonl
+  minrisk sample sources.txt --model M -n 1024 -o samples.jsonl --resume""")
+def sample(sampling: SamplerOptions, prompts: PromptInput, options: CommandRun,
+           output: SampleOutput) -> int:
+    """Draw many samples for every source.
+
+    INPUT is plain text, a source a line, or JSON lines: {"source": "..."} with "id", and "prompt"
+    or "messages" ({"role", "content"} each) to give the model instead, where there are some; other
+    fields pass through. The output is JSON lines: {"id", "source", "samples", "counts",
+    "logprobs"}, and "references" with "weights" where --reference-samples draws some. Beside a
+    file, FILE.run.json says how it was made.
+    """
+    options.apply()
+    return execute(options, output.job(prompts.sampling(sampling), options)).code
+
+
+@command(examples="""\
+  minrisk translate sources.txt --model Helsinki-NLP/opus-mt-en-fr --epsilon 0.02 > out.txt
+  minrisk translate sources.txt --model M -n 1024 --metric comet --strategy aggregate > out.txt
+  minrisk translate sources.txt --endpoint http://localhost:8000/v1 --model NAME \\
+      --prompt "Translate into French, and say nothing else: {source}" --temperature 0.7""")
+def translate(sampling: SamplerOptions, prompts: PromptInput, method: StrategyOptions,
+              options: CommandRun, output: TranslationOutput) -> int:
+    """Draw many samples for every source, and keep the best.
+
+    It is `minrisk sample` and `minrisk decode` in one, segment by segment. INPUT is plain text, a
+    source a line, or JSON lines: {"source": "..."} with "id", and "prompt" or "messages" to give
+    the model instead, where there are some.
+    """
+    options.apply()
+    drawn = prompts.sampling(sampling)
+    strategy = method.make(voting_metric(drawn.sampler))
+    return execute(options, output.job(drawn, strategy, options)).code
+
+
+@command(examples="""\
+  minrisk answer questions.txt --endpoint http://localhost:8000/v1 --model NAME \\
+      --metric exact-match --metric.pattern 'answer is (\\d+)' -o answers.jsonl
+  minrisk answer chats.jsonl --model FOLDER --temperature 0.7 --metric embedding""")
+def answer(sampling: SamplerOptions, prompts: AnswerInput, method: StrategyOptions,
+           options: CommandRun, output: AnswerOutput) -> int:
+    """Draw many samples for every prompt, and keep the best.
+
+    The best is the one that agrees most with all of them. It is `minrisk translate` for prompts
+    that are no translations. INPUT is plain text, a prompt a line, or JSON lines: {"prompt": "..."}
+    or {"messages": [...]}. With --metric exact-match, or --vote PATTERN at an --endpoint, it is
+    self-consistency: the output has the answer and its votes.
+    """
+    options.apply()
+    drawn = prompts.sampling(sampling)
+    strategy = method.make(voting_metric(drawn.sampler))
+    return execute(options, output.job(drawn, strategy, options)).code
