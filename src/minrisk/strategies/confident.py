@@ -31,6 +31,9 @@ from minrisk.strategies._wrapper import MeasuringStrategy
 MAX_CONTENDERS = 20  # distinct choices that are compared; lower ranks hardly ever win
 # of variances of three samples or fewer, which have no degree of freedom; chosen on real samples
 _MIN_FREEDOM = 0.25
+# answers that a sample without an answer counts as: 1 was too cautious on real samples, and with 0
+# a single vote among them would have a probability of a half
+_UNANSWERED = 0.5
 _Z = NormalDist().inv_cdf(0.975)  # of 95% intervals
 
 
@@ -104,9 +107,9 @@ class Confident(MeasuringStrategy):
         rng = np.random.default_rng(self.seed)
         # the posterior of Dirichlet: independent gamma variables by the number of votes
         drawn = rng.standard_gamma(shares * number, (self.resamples, shares.size))
-        # a sample without a known answer has one of its own, and so has one that is still unseen:
-        # the largest of so many exponential variables
-        others = max(0.0, 1 - float(shares.sum())) * number + 1
+        # samples without a known answer have answers of their own, and there is one that is still
+        # unseen: the largest of so many exponential variables
+        others = _UNANSWERED * max(0.0, 1 - float(shares.sum())) * number + 1
         unseen = -np.log1p(-rng.random(self.resamples) ** (1 / others))
         rivals = np.maximum(drawn[:, 1:].max(axis=1, initial=0), unseen)
         return Confidence(margin, float(np.mean(drawn[:, 0] >= rivals)), float(shares[0]),
