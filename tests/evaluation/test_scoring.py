@@ -272,8 +272,9 @@ def test_sources_that_do_not_fit_are_refused():
         minrisk.score({"mine": ["a"]}, ["a"], ["x", "y"])
 
 
-def test_several_metrics_give_the_scores_of_each():
+@pytest.mark.parametrize("options", [{}, {"resamples": 20, "seed": 1, "test": "bootstrap"}])
+def test_several_metrics_give_the_scores_of_each(options):
     outputs = {"one": ["a b"], "two": ["a c"]}
-    found = minrisk.score(outputs, ["a c"], metric=["bleu", minrisk.ChrF()])
-    assert found == {name: minrisk.score(outputs, ["a c"], metric=name)
+    found = minrisk.score(outputs, ["a c"], metric=["bleu", minrisk.ChrF()], **options)
+    assert found == {name: minrisk.score(outputs, ["a c"], metric=name, **options)
                      for name in ("bleu", "chrf")}

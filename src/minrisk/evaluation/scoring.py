@@ -97,7 +97,7 @@ def score(systems: Sequence[str], references: Sequence[str | Sequence[str]] | No
 def score(systems: Mapping[str, Sequence[str]] | Sequence[str],
           references: Sequence[str | Sequence[str]] | None = None,
           sources: Sequence[str] | None = None, *, metric: list[Any] | tuple[Any, ...],
-          resamples: int = 0, seed: int = SEED,
+          resamples: int = 0, test: SignificanceTest = "permutation", seed: int = SEED,
           origins: Mapping[str, str] | None = None) -> dict[str, Any]: ...
 
 
@@ -149,7 +149,8 @@ def score(
     if isinstance(metric, list | tuple):
         given: Any = systems
         return {own.name: score(given, references, sources, metric=own, resamples=resamples,
-                                seed=seed, origins=origins) for own in map(as_metric, metric)}
+                                test=test, seed=seed, origins=origins)
+                for own in map(as_metric, metric)}
     if not isinstance(systems, Mapping):
         lines = checked_texts(texts_of(systems), "systems")
         return score({"systems": lines}, references, sources, metric=metric, resamples=resamples,
