@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "_core.weights": {"_core.arrays", "_core.errors"},
     "_core.segment": PLAIN,
     "_core.sampler": PLAIN,
-    "_core.vote": set(),
+    "_core.vote": {"_core.errors"},
     "_core.groups": PLAIN,
     "_core.metric": PLAIN | {"_core.registry"},
     # a function becomes a metric there

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from math import exp
 
 import numpy as np
 import pytest
 
-from minrisk._core.vote import Vote, answer_of, find_answer, log_evidence
+from minrisk._core.errors import InputError
+from minrisk._core.vote import Vote, answer_of, answer_pattern, find_answer, log_evidence
 from minrisk.metrics.ngram.chrf import ChrF
 from minrisk.metrics.votes.exact_match import ExactMatch
 from minrisk.metrics.votes.json_match import JsonMatch
 from minrisk.metrics.votes.symbolic import Symbolic
+from minrisk.samplers.openai import Endpoint
 
 TRIALS = 400
 DRAWS = 200  # of a trial at most; a rule that is often wrong is so early
@@ -121,9 +122,21 @@ def test_answers_that_can_only_be_compared_are_named_by_the_first():
 @pytest.mark.parametrize(("pattern", "text", "answer"), [
     (r"\d+", "3 or 4", "4"), (r"is (\d+)( apples)?", "is 3 apples", "3"),
     (r"is (\d+)|#### (\d+)", "is 3, #### 4", "4"), (r"(?:-)?\d+", "x -5", "-5"),
-    (r"(-)?(\d+)", "x -5", "-"), (r"\d+", "none", None)])
+    (r"((?:-)?(\d+))", "x -5", "-5"), (r"(?:is )?(?=(\d+))\d", "5", "5"),
+    (r"\d+", "none", None)])
 def test_an_answer_is_the_first_group_that_matched_or_the_whole_match(pattern, text, answer):
-    assert find_answer(re.compile(pattern), text) == answer
+    assert find_answer(answer_pattern(pattern, "pattern"), text) == answer
+
+
+@pytest.mark.parametrize("pattern", [
+    r"(-)?(\d+)", r"(?:(\$)|x)(\d+)", r"(a)*?(?>(b))", r"is (?:(the) )?(?i:(\w+))",
+    r"x|(?:(-)|)(\d)", r"(x)?(?(1)(a)|b)"])
+def test_a_pattern_whose_first_group_may_be_missing_is_refused(pattern):
+    """Texts with the group would have it as their answer, whatever comes after it."""
+    with pytest.raises(InputError, match=r"\(\?:\.\.\.\)"):
+        ExactMatch(pattern)
+    with pytest.raises(InputError, match="vote"):
+        Endpoint("m", "http://127.0.0.1:1/v1", vote=pattern)
 
 
 def test_only_metrics_of_equal_answers_can_be_stopped():

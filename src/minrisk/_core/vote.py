@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache
 from math import exp, fsum, lgamma, log
+from re import _parser  # type: ignore[attr-defined]  # what a pattern consists of
 from typing import Any, Literal, Protocol, runtime_checkable
+
+from minrisk._core.errors import InputError
 
 
 @runtime_checkable
@@ -49,17 +52,67 @@ def answer_of(metric: Any) -> Callable[[str], str | None] | None:
     return metric.answer if metric.is_vote else None
 
 
+def answer_pattern(pattern: str, name: str) -> re.Pattern[str]:
+    r"""The regular expression of answers, for `find_answer`.
+
+    Raises:
+        InputError: if it is none, or if its first group may be missing where a later one matches:
+            by (-)?(\d+), both -5 and -7 would have the answer "-".
+    """
+    try:
+        compiled = re.compile(pattern)
+        _first_groups(_parser.parse(pattern))
+    except re.error as error:
+        raise InputError(f"{name} {pattern!r:.60} is no regular expression of answers: "
+                         f"{error}") from None
+    return compiled
+
+
+def _first_groups(parsed: Iterable[Any]) -> tuple[set[int], bool]:
+    """The groups that may be the first of a match, and whether a match may have none.
+
+    Alternatives may have a group each, as only one of them matches.
+    """
+    firsts: set[int] = set()
+    without = True
+    for operation, argument in parsed:
+        groups, may_be_none = _first_groups_of(str(operation), argument)
+        if without and firsts and groups:
+            raise re.error(f"group {min(groups)} is the first group only where group {min(firsts)} "
+                           "is missing; write parts of an answer as (?:...), and one group around "
+                           "all of it")
+        if without:
+            firsts, without = firsts | groups, may_be_none
+    return firsts, without
+
+
+def _first_groups_of(operation: str, argument: Any) -> tuple[set[int], bool]:
+    """The same of one part of a parsed pattern."""
+    match operation:
+        case "SUBPATTERN" if argument[0] is not None:
+            return {argument[0]}, False
+        case "SUBPATTERN" | "ASSERT":
+            return _first_groups(argument[-1])
+        case "ATOMIC_GROUP":
+            return _first_groups(argument)
+        case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+            groups, may_be_none = _first_groups(argument[2])
+            return groups, may_be_none or argument[0] == 0
+        case "BRANCH" | "GROUPREF_EXISTS":
+            parts = argument[1] if operation == "BRANCH" else argument[1:]
+            found = [_first_groups(part or ()) for part in parts]
+            return set().union(*(groups for groups, _ in found)), any(none for _, none in found)
+    return set(), True
+
+
 def find_answer(pattern: re.Pattern[str], text: str,
                 pick: Literal["first", "last"] = "last") -> str | None:
     r"""The first group of a match that took part in it, or the whole match; None without a match.
 
-    Of alternatives with a group each, it is the one that matched. A group that is no answer, such
-    as an optional sign, is written (?:...).
+    Of alternatives with a group each, it is the one that matched.
 
     >>> find_answer(re.compile(r"it is (\d+)|#### (\d+)"), "it is 5, so #### 7")
     '7'
-    >>> find_answer(re.compile(r"(?:-)?\d+"), "x -5"), find_answer(re.compile(r"(-)?(\d+)"), "x -5")
-    ('-5', '-')
     """
     matches = list(pattern.finditer(text))
     if not matches:

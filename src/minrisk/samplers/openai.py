@@ -25,6 +25,7 @@ from minrisk._core.sampler import (
     check_numbers,
 )
 from minrisk._core.texts import check_template, fill
+from minrisk._core.vote import answer_pattern
 from minrisk.openai.background import AsyncWork, Callback, stream
 from minrisk.openai.client_options import ClientOptions, further_fields, warn_in
 from minrisk.openai.completions import REPLACEABLE, UpstreamRequest, request_seed
@@ -243,10 +244,7 @@ class Endpoint(ClientOptions, Sampler):
 
     @lazy
     def _answer(self) -> re.Pattern[str] | None:
-        try:
-            return re.compile(self.vote) if self.vote is not None else None
-        except re.error as error:
-            raise InputError(f"vote {self.vote!r:.60} is no regular expression: {error}") from None
+        return answer_pattern(self.vote, "vote") if self.vote is not None else None
 
     @property
     def _per_request(self) -> int:

@@ -13,12 +13,12 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from minrisk._core.arrays import Floats, Ints, sums
-from minrisk._core.errors import InputError, warn
+from minrisk._core.errors import warn
 from minrisk._core.groups import Groups, WeightedRows, check_rows
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Metric, PartialStatistics
 from minrisk._core.options import option
-from minrisk._core.vote import find_answer
+from minrisk._core.vote import answer_pattern, find_answer
 from minrisk.metrics._base import objects
 
 _NUMBER = re.compile(r"([-+]?)(\d{1,3}(?:,\d{3})+|\d*)(?:\.(\d*))?")
@@ -41,14 +41,15 @@ class ExactMatch(Metric[WeightedRows]):
 
     Args:
         pattern: regular expression of the answer, which is its first group that matched, if it has
-            one; None is the whole text. A group that is no answer of its own is written (?:...).
+            one; None is the whole text. A group that is a part of the answer is written (?:...).
         pick: match of the pattern that is the answer, "first" or "last".
         lowercase: whether case is ignored.
         whitespace: whether white space is compared too.
         numbers: whether numbers are compared by value, so that 1,000.0 is 1000.
 
     Raises:
-        InputError: if the pattern is not a regular expression.
+        InputError: if the pattern is not a regular expression, or does not say which group is the
+            answer, as (-)?(\\d+).
 
     >>> import minrisk
     >>> vote = minrisk.ExactMatch(pattern="answer is (.*)", numbers=True)
@@ -71,11 +72,7 @@ class ExactMatch(Metric[WeightedRows]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        try:
-            re.compile(self.pattern or "")
-        except re.error as error:
-            raise InputError(f"{self.name}: pattern {self.pattern!r} is no regular expression: "
-                             f"{error}") from None
+        answer_pattern(self.pattern or "", f"{self.name}: pattern")
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         answers = [self._answers_in_roles(text) for text in texts]
