@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given
 
 import minrisk
 from commands import run
 from generators import FEW, cases
+from minrisk._core.pool import ScoreMatrix
 from small_metrics import Counting, many
 from tolerance import assert_close
 
@@ -106,3 +108,11 @@ def test_scores_that_were_kept_change_no_ranking(name, references):
         [kept], [plain] = strategy.rank(batch), strategy.rank([segment])
         assert kept.order.tolist() == plain.order.tolist()
         assert_close(kept.utility, plain.utility, scale=100)
+
+
+def test_scores_are_looked_up_only_of_texts_that_were_scored():
+    matrix = ScoreMatrix()
+    matrix.fill(np.array([0, 2]), np.array([1, 3]), np.array([[1.0, 2.0], [3.0, 4.0]]))
+    assert matrix.at(np.array([2]), np.array([3, 1])).tolist() == [[4, 3]]
+    assert matrix.at(np.array([1]), np.array([1])) is None
+    assert matrix.at(np.array([0]), np.array([2])) is None
