@@ -68,13 +68,16 @@ def main(*args: str) -> None:
                                 for case in _utilities(f"{name} {k}", record["samples"], chosen)]
                          for name, records in corpora.items()}
     covered: list[bool] = []
-    found["votes"] = {name: [case for k, record in enumerate(records) for pattern in VOTES.values()
-                             for case in _votes(f"{name} {k}", record["samples"],
-                                                minrisk.ExactMatch(pattern), SAMPLES, covered)]
-                      for name, records in corpora.items()}
+    votes = {rule: {name: [case for k, record in enumerate(records)
+                           for case in _votes(f"{name} {k}", record["samples"],
+                                              minrisk.ExactMatch(pattern), SAMPLES, covered)]
+                    for name, records in corpora.items()}
+             for rule, pattern in VOTES.items()}
+    found["votes"] = {name: [*chain(*(rows[name] for rows in votes.values()))] for name in corpora}
     made = {"question": "probability of a choice, and how often it is the winner of the remaining "
             "of 1,024 samples", "samples": SAMPLES, "sets": SETS, "version": minrisk.__version__,
             "metrics": {metric: _by_corpus(rows) for metric, rows in found.items()},
+            "votes": {rule: _calibration([*chain(*rows.values())]) for rule, rows in votes.items()},
             "intervals of votes": {"cover": float(np.mean(covered)), "of": len(covered)}}
     if "--llm" in args:
         records = _records(args[args.index("--llm") + 1])
@@ -231,6 +234,7 @@ def write_tables(made: dict[str, Any]) -> None:
              "of perfect ones: mean, 95%", "as large by luck", "debiased error"], ["---"] * 9]
     corpora = made["metrics"] | {f"{name}, GSM8K": {f"{FEW[0]} and {FEW[1]} of 16": found[
         "confirmed by the other samples"]} for name, found in made.get("llm", {}).items()}
+    corpora |= {f"votes, {rule}": {"all": found} for rule, found in made["votes"].items()}
     for metric, calibrations in corpora.items():
         for name, found in calibrations.items():
             (low, high), perfect = found["interval"], found["error of perfect"]
