@@ -192,6 +192,23 @@ def test_results_are_a_table(package):
                 getattr(one, name) for one in found]
 
 
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+@pytest.mark.parametrize("call", [minrisk.sample, minrisk.translate])
+def test_a_table_of_results_is_decoded_as_they_are(package, call):
+    frame = pytest.importorskip(package).DataFrame
+    found = list(call(PROMPTS, 3, sampler=Cut(), reference_samples=2))
+    again = list(minrisk.decode_corpus(frame(found)))
+    expected = list(minrisk.decode_corpus(found))
+    assert [one.ranking for one in again] == [one.ranking for one in expected]
+    assert [(one.id, one.segment.source) for one in again] == [
+        (one.id, one.segment.source) for one in expected]
+
+
+def test_texts_of_a_function_are_strings():
+    [found] = minrisk.sample(["p"], 2, sampler=lambda prompt, n: np.array(["a"] * n))
+    assert {type(text) for text in found.texts} == {str}
+
+
 def test_an_index_is_the_place_of_the_choice_in_python_as_in_json(tmp_path):
     path = write(tmp_path / "in.jsonl", {"samples": ["c", "a b", "a b"]}, {"samples": ["d"]})
     lines = run("decode", path).records

@@ -72,6 +72,12 @@ class Plain:
     def scores(self, hyps, refs, source=None):
         return -np.abs(hyps[:, None] - refs) * 1.0
 
+class Callable:
+    def __call__(self, hyp, ref):
+        return -abs(len(hyp) - len(ref))
+
+class Empty: ...
+
 class Undeclared:
     def features(self, texts): ...
     def scores(self, hyps, refs, source=None): ...
@@ -104,6 +110,16 @@ def test_a_class_is_named_in_python_and_inside_others(own_classes):
     assert minrisk.decode(["a", "bbb"], metric=f"symmetric:{own_classes}:Plain").best == 0
     with pytest.raises(minrisk.InputError, match="must be a dataclass"):
         minrisk.make_metric(f"{own_classes}:Undeclared")
+
+
+def test_a_class_of_functions_is_a_function(own_classes):
+    metric = minrisk.make_metric(f"{own_classes}:Callable")
+    expected = minrisk.decode(["a", "bbb", "bbbbb"], metric=f"{own_classes}:Length").utility
+    for given in (metric, sys.modules["own_classes"].Callable):
+        np.testing.assert_array_equal(
+            minrisk.decode(["a", "bbb", "bbbbb"], metric=given).utility, expected)
+    with pytest.raises(minrisk.InputError, match="__call__"):
+        minrisk.decode(["a", "bbb"], metric=f"{own_classes}:Empty")
 
 
 def echo(prompt, n):

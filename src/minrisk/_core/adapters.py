@@ -123,14 +123,14 @@ def clear_metric_cache() -> None:
 
 
 def _of_class(cls: type, field: str) -> AnyMetric:
-    if not _has_methods(cls):
+    if not _has_methods(cls) and "__call__" not in dir(cls):  # which every class itself has
         raise _not_a_metric(cls, field)
     try:
         made = cls()
     except TypeError as error:
         raise InputError(f"{field} is the class {cls.__name__}, which cannot be made without "
                          f"options ({error}); give an object of it") from error
-    return made if isinstance(made, Metric) else MetricAdapter(made)
+    return as_metric(made, field)
 
 
 def _has_methods(value: Any) -> bool:
@@ -252,7 +252,7 @@ class FunctionSampler(Sampler):
         try:
             given = self.function(prompt, n)
             found = None if isinstance(given, str) else [
-                one if isinstance(one, Sample) else Sample(one) for one in given]
+                one if isinstance(one, Sample) else Sample(_plain(one)) for one in given]
         except Exception as error:  # user code may fail in any way
             raise InputError(f"sampler {self.name!r} failed: {type(error).__name__}: "
                              f"{error}") from error
@@ -263,6 +263,11 @@ class FunctionSampler(Sampler):
 
 
 @_adapts(Sampler)
+def _plain(text: Any) -> Any:
+    """A string of Python also where it is one of NumPy."""
+    return str(text) if isinstance(text, str) else text
+
+
 @dataclass(frozen=True)
 class SamplerAdapter(Sampler):
     """Makes a sampler of an object that has the method `sample`; what it lacks has the default."""

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from minrisk._core.errors import InputError, Wording, brief
+from minrisk._core.sampler import Sample, sample_columns
 from minrisk._core.segment import Segment
 from minrisk.io.files import Input
 from minrisk.io.prompts import PromptReader
 from minrisk.io.records import RawRecord, Record, checksum
 from minrisk.io.segments import SampleReader
+
+_OF_SAMPLES = [field.name for field in fields(Sample)]
+_OF_RESULTS = {"samples", "reference_samples", "fields", "details"}  # what a line has otherwise
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,8 @@ class ObjectReader:
                 return record.failed(raw.content)
             if isinstance(raw.content, Segment) and isinstance(self.lines, SampleReader):
                 return record.replace(segment=self._segment(raw.content, record.index))
-            fields = (_prompt_fields if isinstance(self.lines, PromptReader) else _fields)
-            return self.lines.parse_fields(fields(raw.content), record)
+            read = _prompt_fields if isinstance(self.lines, PromptReader) else _fields
+            return self.lines.parse_fields(read(raw.content), record)
         except InputError as error:
             return record.failed(error)
 
@@ -68,11 +72,37 @@ def _content(given: Any) -> Any:
 
 def _fields(content: Any) -> dict[str, Any]:
     if isinstance(content, Mapping):
-        return {str(key): _plain(value) for key, value in content.items()}
+        return _in_columns({str(key): _plain(value) for key, value in content.items()})
     if isinstance(content, Sequence) and not isinstance(content, str | bytes):
-        return {"samples": list(content)}
+        return _in_columns({"samples": list(content)})
     raise InputError(f"a segment must be a Segment, a dict or a list of samples; got "
                      f"{brief(content)}")
+
+
+def _in_columns(given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a line; samples that are objects, as in a table of results, in columns."""
+    samples, references = _samples(given.get("samples")), _samples(given.get("reference_samples"))
+    if not samples:
+        return given
+    further = given.get("fields")
+    own = {name: value for name, value in given.items() if name not in _OF_RESULTS}
+    return {**(further if isinstance(further, Mapping) else {}), **own,
+            **sample_columns(samples, references or None)}
+
+
+def _samples(found: Any) -> list[Sample]:
+    """The samples in a list of these, or of the dicts that a table makes of them; else none."""
+    given = found if isinstance(found, list) else []
+    if all(isinstance(one, Sample) for one in given):
+        return given
+    if not all(isinstance(one, Mapping) and isinstance(one.get("text"), str) for one in given):
+        return []
+    return [Sample(**_of_sample(one)) for one in given]
+
+
+def _of_sample(one: Mapping[str, Any]) -> dict[str, Any]:
+    found = {name: one[name] for name in _OF_SAMPLES if one.get(name) is not None}
+    return found | {"tokens": tuple(found.get("tokens", ()))}
 
 
 def _prompt_fields(content: Any) -> dict[str, Any]:
@@ -116,6 +146,8 @@ def rows_of(items: Any) -> Any:
 
     Missing values, which pandas has as NaN, are None.
     """
+    if hasattr(items, "with_format"):  # of the package datasets, which may be set to give tables
+        return items.with_format(None)
     if hasattr(items, "to_batches"):  # Arrow
         return (row for batch in items.to_batches() for row in batch.to_pylist())
     if hasattr(items, "to_pylist"):  # a batch or a column of Arrow

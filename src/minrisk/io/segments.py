@@ -289,7 +289,7 @@ def _hypotheses(fields: dict[str, Any]) -> list[Any]:
         raise InputError("found both samples and hypotheses, wanted one of them")
     if samples is not None:
         return samples
-    if hypotheses is None and "error" in fields:
+    if hypotheses is None and fields.get("error") is not None:
         raise InputError(f"has no samples, because it failed before: {fields['error']}")
     if hypotheses is None:
         named = ", ".join(key for key, value in fields.items() if value is not None)

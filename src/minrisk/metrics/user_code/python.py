@@ -89,7 +89,14 @@ class Python(PairwiseMetric):
 
     @lazy
     def _callable(self) -> Callable[..., Any]:
-        function: Callable[..., Any] = _imported(self.function)
+        found = _imported(self.function)
+        if isinstance(found, type):
+            with foreign_code(f"the class {self.function} failed"):
+                found = found()
+        if not callable(found):
+            raise InputError(f"python: the class {self.function!r} has neither `features` and "
+                             "`scores`, as metrics have, nor `__call__`, as functions have")
+        function: Callable[..., Any] = found
         return function
 
 
