@@ -262,12 +262,12 @@ class FunctionSampler(Sampler):
         return found
 
 
-@_adapts(Sampler)
 def _plain(text: Any) -> Any:
     """A string of Python also where it is one of NumPy."""
     return str(text) if isinstance(text, str) else text
 
 
+@_adapts(Sampler)
 @dataclass(frozen=True)
 class SamplerAdapter(Sampler):
     """Makes a sampler of an object that has the method `sample`; what it lacks has the default."""
