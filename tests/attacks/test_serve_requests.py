@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
 import socket
@@ -115,6 +116,16 @@ def test_a_request_that_is_too_large_names_the_limit(upstream):
     assert reply.status == 413
     assert "1 MB" in reply.body["error"]["message"]
     assert "--max-body" in reply.body["error"]["message"]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "GZIP"])
+def test_compressed_requests_are_refused_before_they_are_inflated(upstream, encoding):
+    body = b'{"model": "m", "messages": [{"role": "user", "content": "%b"}]}' % (b"x" * 10**6)
+    with serving(upstream.url) as server:
+        for content in (gzip.compress(body), b"no gzip at all"):
+            assert server.call("/v1/chat/completions", content, **{
+                "Content-Encoding": encoding}).status == 415
+    assert not upstream.bodies
 
 
 def test_a_client_that_does_not_read_its_answer_is_disconnected(upstream):

@@ -252,6 +252,9 @@ class Server:
         if request.content_type != "application/json":  # pages of other origins cannot send it
             raise ApiError(415, f"found content type {request.content_type[:60]!r}, wanted "
                            "application/json")
+        encoding = request.headers.get("Content-Encoding", "identity")
+        if encoding.lower() != "identity":  # a small body could become a very large one
+            raise ApiError(415, f"found content encoding {encoding[:60]!r}, wanted none")
         seconds = self._settings.body_timeout
         try:
             async with asyncio.timeout(seconds):

@@ -193,7 +193,8 @@ async def serve(server: Server, config: ListenConfig,
     `announce` gets the address, and the reason why completions will fail, if they will.
     """
     runner = web.AppRunner(server.application(), handler_cancellation=True, access_log=None,
-                           keepalive_timeout=config.keep_alive, shutdown_timeout=_SHUTDOWN)
+                           keepalive_timeout=config.keep_alive, shutdown_timeout=_SHUTDOWN,
+                           auto_decompress=False)  # it would be done on the event loop
     await runner.setup()
     ending = _on_signals(stop or asyncio.Event(), config.grace + _SLACK)
     try:
