@@ -47,7 +47,7 @@ class PeekableReader:
         records = [self.reader.parse(raw) for raw in self._first]
         found = [record.segment for record in records if record.segment]
         if not found:
-            next(others, None)  # which may know why
+            next(others, None)  # raises the error that ended reading, if there was one
             names = ", ".join(source.name for source in self._inputs)
             reason = next((record.message for record in records),
                           f"{names}: no segments; wanted JSON lines with samples" if names
@@ -76,6 +76,13 @@ def _raising(error: MinriskError) -> Iterator[RawRecord]:
 
 
 @dataclass(frozen=True)
+class EvaluatedRecord(Record):
+    """A record with the results of all trials."""
+
+    results: TrialResults | None = None
+
+
+@dataclass(frozen=True)
 class Evaluate:
     """From a segment to what every strategy made of it."""
 
@@ -92,8 +99,13 @@ class Evaluate:
         return in_batches(items, 1, self._evaluate, "skip")
 
     def _evaluate(self, records: Sequence[Record]) -> list[Record]:
-        return [record.replace(value=self.study.evaluate(record.segment))
+        return [record.extended(EvaluatedRecord, results=self.study.evaluate(record.segment))
                 for record in records if record.segment is not None]
+
+
+def results_of(record: Record) -> TrialResults | None:
+    """The results of all trials; None if the record failed."""
+    return record.results if isinstance(record, EvaluatedRecord) else None
 
 
 @dataclass(frozen=True)
@@ -101,7 +113,9 @@ class TrialResultsWriter:
     """Writes the results of all trials on every segment."""
 
     def __call__(self, record: Record) -> str:
-        return json_line({"id": record.id} | record.value.as_json())
+        results = results_of(record)
+        assert results is not None
+        return json_line({"id": record.id} | results.as_json())
 
     def failed(self, record: Record) -> str:
         return json_line(failure_row(record))

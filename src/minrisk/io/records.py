@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -17,6 +17,7 @@ from minrisk._core.segment import Ranking, Segment
 from minrisk._core.weights import checked_texts, weights_from_logprobs
 from minrisk.io.files import Input
 
+R = TypeVar("R", bound="Record")
 Failure = dict[str, Any]  # file, line, id and reason, as .errors.jsonl has them
 
 
@@ -104,7 +105,10 @@ class RawRecord:
 
 @dataclass(frozen=True)
 class Record:
-    """A parsed record with the results of the stages so far, or with its error."""
+    """A parsed record with the results of the stages so far, or with its error.
+
+    A run whose stages make something else has a subclass with a field for it.
+    """
 
     index: int
     id: Any
@@ -121,7 +125,6 @@ class Record:
     ranking: Ranking | None = None
     scores: Floats | None = None  # (H, R), if they are to be kept
     details: Mapping[str, Any] = field(default_factory=dict)  # the metric's, about the choice
-    value: Any = None  # input or result of other stages
     error: MinriskError | None = None
 
     @property
@@ -129,7 +132,7 @@ class Record:
         return location(self.file, self.line, self.last_line)
 
     @classmethod
-    def of(cls, raw: RawRecord, last_line: int | None = None) -> Record:
+    def of(cls, raw: RawRecord, last_line: int | None = None) -> Self:
         """A record with the position of a raw record, still without content."""
         return cls(raw.index, raw.index, raw.file, raw.line, last_line, raw.checksum, raw.shard)
 
@@ -144,19 +147,23 @@ class Record:
             return None
         return {"file": self.file, "line": self.line, "id": self.id, "reason": str(self.error)}
 
-    def replace(self, **fields: Any) -> Record:
+    def replace(self, **fields: Any) -> Self:
         """The same record with other values of some fields; quicker than `dataclasses.replace`."""
         assert fields.keys() <= vars(self).keys()
-        made = object.__new__(Record)
+        made = object.__new__(type(self))
         vars(made).update(vars(self), **fields)
         return made
 
-    def failed(self, error: BaseException) -> Record:
+    def extended(self, kind: type[R], **fields: Any) -> R:
+        """The same record with the fields of a subclass."""
+        return kind(**vars(self) | fields)
+
+    def failed(self, error: BaseException) -> Self:
         """The same record with the reason why it has no result."""
         if not isinstance(error, MinriskError):
             error = InputError(f"{type(error).__name__}: {error}")
         return self.replace(error=InputError(message_of(error)), segment=None, samples=None,
-                            reference_samples=None, ranking=None, scores=None, value=None)
+                            reference_samples=None, ranking=None, scores=None)
 
 
 @dataclass(frozen=True)
@@ -170,7 +177,7 @@ class Result:
     counts: Mapping[str, int] = field(default_factory=dict)
     failure: Failure | None = None
     scores: Floats | None = None
-    value: Any = None
+    value: Any = None  # for a caller who takes objects instead of lines
 
     @property
     def message(self) -> str:

@@ -26,6 +26,7 @@ from minrisk._core.strategy import averages_scores, compares_texts
 from minrisk.evaluation.metric_bias import Origin
 from minrisk.io.records import Record
 from minrisk.io.store import write_whole
+from minrisk.report.records import PageRecord
 from minrisk.report.systems import Systems
 from minrisk.report.views import View, failed_row
 from minrisk.run.stages import Decode
@@ -58,8 +59,8 @@ class BuildViews(Decode):
         compares = compares_texts(self.strategy)
         strategy = (Confident(self.strategy, seed=self.view.seed) if compares else self.strategy)
         rankings = strategy.rank(segments)
-        return [record.replace(ranking=ranking,
-                               value=self.view.segment(record, ranking, pool, compares,
+        return [record.extended(PageRecord, ranking=ranking,
+                                view=self.view.segment(record, ranking, pool, compares,
                                                        averages_scores(self.strategy)))
                 for record, ranking, pool
                 in zip(batch, rankings, segments.pools(self.strategy.metric), strict=True)]
@@ -70,7 +71,9 @@ class ViewWriter:
     """A line per segment: the row of the list, a tab, and the details."""
 
     def __call__(self, record: Record) -> str:
-        row, details = record.value
+        assert isinstance(record, PageRecord)
+        assert record.view is not None
+        row, details = record.view
         return f"{compact_json(row)}\t{compact_json(details)}\n"
 
     def failed(self, record: Record) -> str:

@@ -38,6 +38,18 @@ class SampleFacts:
 
 
 @dataclass(frozen=True)
+class PageRecord(Record):
+    """A record with what the page shows of it."""
+
+    facts: SampleFacts = SampleFacts()
+    view: RowAndDetails | None = None  # once there is nothing more to decode
+
+
+def facts_of(record: Record) -> SampleFacts:
+    return record.facts if isinstance(record, PageRecord) else SampleFacts()
+
+
+@dataclass(frozen=True)
 class PageReader(SampleReader):
     """Records with what a page shows of their samples, also where decoding does not use it.
 
@@ -47,7 +59,7 @@ class PageReader(SampleReader):
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
         if _has_no_choice(fields):
             found = self.ids.of(fields, record.index)
-            return record.replace(id=found, value=_unranked(fields, found), samples=())
+            return record.extended(PageRecord, id=found, view=_unranked(fields, found), samples=())
         rows = candidate_rows(fields)
         others = _other_samples(fields.get("uncompared"))
         if rows is not None:
@@ -63,7 +75,7 @@ class PageReader(SampleReader):
             logprobs = of_samples  # the others are those of the references
         size = len(record.segment.hypotheses)
         try:
-            return record.replace(value=SampleFacts(
+            return record.extended(PageRecord, facts=SampleFacts(
                 None if logprobs is None else _checked(logprobs, size),
                 _reasons(fields, size), others))
         except InputError as error:

@@ -20,7 +20,7 @@ from minrisk._core.segment import Ranking
 from minrisk._core.strategy import segment_rng
 from minrisk.evaluation.metric_bias import Origin
 from minrisk.io.records import Record
-from minrisk.report.records import TRUNCATED, SampleFacts, request_of, shown_source
+from minrisk.report.records import TRUNCATED, facts_of, request_of, shown_source
 from minrisk.strategies.uncertain import Clusters, as_references, clusters
 from minrisk.strategies.uncertain import uncertainty as uncertainty_of
 
@@ -97,7 +97,7 @@ class _SegmentView:
         rows = pool.hyp_rows[self._clusters.rows]  # where a metric compares outcomes, of those
         self._counts: list[int] = sums(pool.hyp_rows, pool.segment.counts.astype(np.float64),
                                        len(pool.texts))[rows].astype(np.intp).tolist()
-        self._facts: SampleFacts = record.value or SampleFacts()
+        self._facts = facts_of(record)
         self._logprobs = None if self._facts.logprobs is None else _largest(
             pool.hyp_rows, self._facts.logprobs, len(pool.texts))[rows].tolist()
         self._answers = self._found_answers(pool.texts[rows])

@@ -27,6 +27,14 @@ MAX_WAITING = 16  # finished parts that wait for an earlier one
 
 
 @dataclass(frozen=True)
+class PartRecord(Record):
+    """A part of the references, and then its statistics."""
+
+    part: ReferencePart | None = None
+    statistics: PartStatistics | None = None
+
+
+@dataclass(frozen=True)
 class ReferencePartReader:
     """A reader whose records are parts of the references; the worker reads their content."""
 
@@ -39,8 +47,8 @@ class ReferencePartReader:
         for index, part in enumerate(self.parts):
             yield RawRecord(index, part.name, 0, part, 0)
 
-    def parse(self, raw: RawRecord) -> Record:
-        return Record.of(raw).replace(value=raw.content)
+    def parse(self, raw: RawRecord) -> PartRecord:
+        return PartRecord.of(raw).replace(part=raw.content)
 
 
 @dataclass(frozen=True)
@@ -58,11 +66,11 @@ class ComputePartialStatistics:
     def prepare(self) -> None:
         prepare(self.decoder.strategy)
 
-    def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
+    def __call__(self, items: Iterator[PartRecord]) -> Iterator[PartRecord]:
         for record in items:
             try:
-                yield record if record.error else record.replace(
-                    value=self.decoder.statistics(record.value))
+                yield record if record.part is None or record.error else record.replace(
+                    statistics=self.decoder.statistics(record.part))
             except MinriskError as error:
                 yield record.failed(error)
 
@@ -89,7 +97,7 @@ def sum_parts(decoder: PartsDecoder, parts: Iterable[ReferencePart],
     sink = PartSum(parts)
     # without the parts, which the workers get as records
     stages = (parse(ReferencePartReader(())), ComputePartialStatistics(decoder),
-              collect(attrgetter("value")))
+              collect(attrgetter("statistics")))
     given = {field.name: getattr(workers, field.name) for field in fields(WorkerOptions)}
     options = RunOptions(**given, on_error="stop")
     run = Run(sink, [options.pool(*stages)], options.make_engine(), options, block=1)

@@ -391,13 +391,13 @@ def collect(make: Callable[[Record], Any]) -> Map:
 
 
 def _collected(make: Callable[[Record], Any], record: Record) -> Result:
-    return _result(record.replace(value=make(record)))
+    return _result(record, value=make(record))
 
 
 def _result(record: Record, text: str = "", counts: Mapping[str, int] | None = None,
-            scores: Floats | None = None) -> Result:
+            scores: Floats | None = None, value: Any = None) -> Result:
     return Result(record.shard, record.index, record.checksum, text, counts or {}, record.failure,
-                  scores, record.value)
+                  scores, value)
 
 
 # batches

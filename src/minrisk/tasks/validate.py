@@ -19,12 +19,13 @@ from minrisk.evaluation.stages import (
     PeekableReader,
     TrialResultsWriter,
     read_trial_results,
+    results_of,
 )
 from minrisk.evaluation.study import LeftOut, Study, TrialResults
 from minrisk.evaluation.validation import Validation, summarise
 from minrisk.io.files import Input
 from minrisk.io.parquet import is_parquet
-from minrisk.io.records import Record, Weighting
+from minrisk.io.records import Weighting
 from minrisk.io.segments import SampleReader
 from minrisk.io.text import FilePath
 from minrisk.run.driver import Job
@@ -82,7 +83,7 @@ class Validating:
             raise InputError(f"{config.output} is Parquet; results of trials are JSON lines: name "
                              "it .jsonl")
         study = self.study
-        last = collect(_results) if config.output is None else config.write(TrialResultsWriter())
+        last = collect(results_of) if config.output is None else config.write(TrialResultsWriter())
         return Job(
             files=self._corpus.files,
             reader=self._reader,
@@ -109,11 +110,6 @@ class Validating:
             return list(read_trial_results(Input(config.output),
                                            "remove the file to have it made again", labels))
         return [found for found in collected if found is not None]
-
-
-def _results(record: Record) -> TrialResults | None:
-    found: TrialResults | None = record.value
-    return found
 
 
 def validate(
