@@ -2,21 +2,23 @@
 
 Further options are fields of the metric, strategy and sampler that it is given the names of:
 `--groups 16` fills the field `groups` of the strategy, `--metric.order 4` the field `order` of the
-metric. So the names are read first, from the arguments and the configuration file, and then all.
+metric. So the names are looked for first, in the configuration file and the arguments; what they
+name has further options, and then click parses the arguments.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
 
 from minrisk._core.errors import InputError, MinriskError, nearest
 from minrisk._core.registry import METRICS
-from minrisk.cli.components import REFERENCES, Component, ComponentOptions, FieldValue, Names
+from minrisk.cli.components import REFERENCES, Component, ComponentOptions, Names, names_in
 from minrisk.cli.config import Config, read_config
 from minrisk.cli.options import CONFIG, FieldOption, entries, parameters, set_flags
 from minrisk.cli.other_tools import foreign_hint
@@ -61,8 +63,8 @@ class OptionsCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
-            self._add_component_options(ctx, args)
-        except (MinriskError, click.UsageError):
+            self._find_components(ctx, names_in(args))
+        except MinriskError:
             if not ctx.resilient_parsing:  # set while a shell completes an unfinished line
                 raise
         try:
@@ -85,36 +87,22 @@ class OptionsCommand(click.Command):
         further = [option for component in _components(ctx) for option in component.options]
         return [*super().get_params(ctx), *further]
 
-    def _add_component_options(self, ctx: click.Context, args: Sequence[str]) -> None:
-        given = self._peek(ctx, args)
-        path = given.get("config")
+    def _find_components(self, ctx: click.Context, given: Names) -> None:
+        """Find what the configuration file and the arguments name, and its options."""
+        path = given.last("--config")
         config = read_config(path, self.name) if path else Config()
         ctx.meta[CONFIG] = config.path
-        options, known = self._field_options(ctx), -1
-        while known != len(options):  # an option of a component may name another one
-            known = len(options)
-            self._find_components(ctx, config, given)
-            options = self._field_options(ctx)
-            given = self._peek(ctx, args)
+        ctx.default_map = config.default_map(self._field_options(ctx))
+        names = Names(config.names() | given)
+        ctx.meta[_COMPONENTS] = [component for group in self.groups
+                                 if issubclass(group, ComponentOptions)
+                                 for component in group.named(names)]
+        options = self._field_options(ctx)
         if keys := config.unknown(options):
             flags = [option.flag for option in options]
             told = (f"unknown key {key!r}; {self._hint(ctx, f'--{key}', flags)}" for key in keys)
             raise InputError(f"{path}: {''.join(told)}see --help")
         ctx.default_map = config.default_map(options)
-
-    def _find_components(self, ctx: click.Context, config: Config, given: Names) -> None:
-        names = {**config.default_map(self._field_options(ctx)), **given}
-        ctx.meta[_COMPONENTS] = [found for group in self.groups
-                                 for found in _named_components(group, names)]
-
-    def _peek(self, ctx: click.Context, args: Sequence[str]) -> dict[str, Any]:
-        """The values of the options that are known so far, as texts."""
-        parser = self.make_parser(ctx)
-        parser.ignore_unknown_options = True
-        try:
-            return dict(parser.parse_args(list(args))[0])
-        except click.BadOptionUsage as error:
-            raise self._bad_usage(ctx, error) from None
 
     def _field_options(self, ctx: click.Context) -> list[FieldOption]:
         return [param for param in self.get_params(ctx) if isinstance(param, FieldOption)]
@@ -202,19 +190,16 @@ def _components(ctx: click.Context) -> list[Component]:
     return found
 
 
-def _named_components(group: type, names: Mapping[str, Any]) -> Iterable[Component]:
-    return group.named(names) if issubclass(group, ComponentOptions) else ()
-
-
 def _filled(group: type, ctx: click.Context) -> Any:
     """A dataclass with the values that its options were given."""
     known = {f.name for f in dataclasses.fields(group)}
     values = {name: value for name, value in ctx.params.items() if name in known}
     if issubclass(group, ComponentOptions):
-        values["fields"] = tuple(
-            FieldValue(option.owner, option.key, ctx.params[option.name])
-            for component in _components(ctx) for option in component.options
-            if ctx.params[option.name] is not None)
+        values["fields"] = fields = defaultdict[str, dict[str, Any]](dict)
+        for component in _components(ctx):
+            for option in component.options:
+                if (value := ctx.params[option.name]) is not None:
+                    fields[option.owner][option.key] = value
     return group(**values)
 
 

@@ -9,10 +9,12 @@ first unless given others.
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from itertools import pairwise
+from typing import Any, ClassVar
 
 from minrisk._core.adapters import named_metric
 from minrisk._core.decoding import (
@@ -34,7 +36,29 @@ from minrisk.cli.options import Field, FieldOption, entries, fields_of
 REFERENCES = "--references."  # begins the options of the sampler of separate references
 COMMON = ("metric", "seed")  # fields of strategies with an option that every strategy has
 _METRIC_HELP = "Metric that scores hypotheses; --metric.FIELD sets its fields."
-Names = Mapping[str, Any]  # of metrics, strategies and samplers, by the options that give them
+
+
+class Names(dict[str, list[str]]):
+    """What every flag of a command line is given.
+
+    Some of it names metrics, strategies and samplers, whose options are not known before.
+    """
+
+    def last(self, flag: str, default: Any = None) -> Any:
+        return self[flag][-1] if self.get(flag) else default
+
+
+def names_in(args: Sequence[str]) -> Names:
+    """What follows each word that may be a flag."""
+    found = Names()
+    for word, following in pairwise([*args, "--"]):
+        if word == "--":
+            break
+        if word.startswith("--"):
+            flag, equals, value = word.partition("=")
+            if equals or following != "--":
+                found.setdefault(flag.replace("_", "-"), []).append(value if equals else following)
+    return found
 
 
 class ComponentOption(FieldOption):
@@ -71,19 +95,13 @@ class Component:
         return f"{self.label} takes {flags or 'no options'}"
 
 
-class FieldValue(NamedTuple):
-    owner: str
-    key: str
-    value: Any
-
-
 @dataclass(frozen=True)
 class ComponentOptions(ABC):
     """Options that name components, with the values for their fields."""
 
     registries: ClassVar[tuple[Registry, ...]]
 
-    fields: tuple[FieldValue, ...] = ()
+    fields: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
     @classmethod
     @abstractmethod
@@ -91,7 +109,7 @@ class ComponentOptions(ABC):
         """The components that have these names."""
 
     def values(self, owner: str) -> dict[str, Any]:
-        return {field.key: field.value for field in self.fields if field.owner == owner}
+        return dict(self.fields.get(owner, {}))
 
     def make_metric(self, name: str, owner: str = "metric") -> AnyMetric:
         """The metric of this name; a value is for every metric that has such a field."""
@@ -128,16 +146,15 @@ class StrategyOptions(ComponentOptions):
 
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
-        strategy = names.get("strategy", STRATEGY)
+        strategy = names.last("--strategy", STRATEGY)
         fields = fields_of(STRATEGIES.get(strategy))
         yield Component("strategy", strategy, _options("strategy", fields, COMMON),
-                        "strategy" not in names)
+                        "--strategy" not in names)
         for field in fields:
             if field.type is Metric:
                 yield from _named_metrics(field, names)
             elif field.type is Strategy:
-                yield from _stage(field.name, names.get(f"strategy__{field.name}", field.default),
-                                  names)
+                yield from _stage(field.name, names.last(field.flag, field.default), names)
 
     def make(self, default_metric: AnyMetric | None = None) -> Strategy:
         """The strategy; `default_metric` is for it if the options neither name nor describe one."""
@@ -160,7 +177,7 @@ class MetricOptions(ComponentOptions):
 
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
-        return _metrics("metric", [names.get("metric", METRIC)], "metric" not in names)
+        return _metrics("metric", [names.last("--metric", METRIC)], "--metric" not in names)
 
     def make(self) -> AnyMetric:
         return self.make_metric(self.metric)
@@ -179,7 +196,7 @@ class MetricsOptions(ComponentOptions):
 
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
-        return _metrics("metric", names.get("metric", [METRIC]), "metric" not in names)
+        return _metrics("metric", names.get("--metric", [METRIC]), "--metric" not in names)
 
     def make(self) -> list[AnyMetric]:
         return [self.make_metric(name) for name in self.metric]
@@ -195,12 +212,11 @@ class StudyOptions(MetricOptions):
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
         yield from super().named(names)
-        for strategy, field in _further_fields(names.get("strategy", ())):
+        for strategy, field in _further_fields(names.get("--strategy", [])):
             optional = replace(field, default=None)
             yield Component("strategy", strategy, _options("strategy", [optional]))
             if field.type is Strategy:
-                stage = names.get(f"strategy__{field.name}", field.default)
-                yield from _stage(field.name, stage, names)
+                yield from _stage(field.name, names.last(field.flag, field.default), names)
             else:
                 yield from _named_metrics(field, names)
 
@@ -228,9 +244,9 @@ class SamplerOptions(ComponentOptions):
 
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
-        name = names.get("sampler") or default_sampler(names.get("endpoint"))
-        yield sampler_component(name, ["endpoint"], not {"sampler", "endpoint"} & names.keys())
-        if "reference_samples" in names:
+        name = names.last("--sampler") or default_sampler(names.last("--endpoint"))
+        yield sampler_component(name, ["endpoint"], not {"--sampler", "--endpoint"} & names.keys())
+        if "--reference-samples" in names:
             yield _reference_sampler(name)
 
     def make(self) -> Sampler:
@@ -261,8 +277,8 @@ def _reference_sampler(name: str) -> Component:
 def _named_metrics(field: Field, names: Names) -> Iterator[Component]:
     """The metrics that are named for a field of a strategy, which may name none."""
     if field.name == "metric":
-        return _metrics("metric", [names.get("metric", METRIC)], "metric" not in names)
-    name = names.get(f"strategy__{field.name}")
+        return _metrics("metric", [names.last("--metric", METRIC)], "--metric" not in names)
+    name = names.last(field.flag)
     return _metrics(field.name, [name] if name else [])
 
 
@@ -290,10 +306,11 @@ def _stage(owner: str, name: str | None, names: Names) -> Iterator[Component]:
         ComponentOption(owner, field, f"{_flag(owner)}.{field.flag[2:]}") for field in fields))
     for field in fields:
         inside = f"{owner}__{field.name}"
-        if field.type is Metric and names.get(inside):
-            yield from _metrics(inside, [names[inside]])
+        name = names.last(_flag(inside))
+        if field.type is Metric and name:
+            yield from _metrics(inside, [name])
         elif field.type is Strategy:
-            yield from _stage(inside, names.get(inside, field.default), names)
+            yield from _stage(inside, name or field.default, names)
 
 
 def _flag(owner: str) -> str:

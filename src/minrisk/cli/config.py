@@ -75,6 +75,11 @@ class Config:
         return {str(option.name): self._value(key, option)
                 for key, option in _keys(options).items() if key in self.values}
 
+    def names(self) -> dict[str, list[str]]:
+        """The values as texts, as they would stand on a command line."""
+        return {f"--{key}": [str(one) for one in (value if isinstance(value, list) else [value])]
+                for key, value in self.values.items()}
+
     def unknown(self, options: Iterable[FieldOption]) -> list[str]:
         return [key for key in self.values if key not in _keys(options)]
 

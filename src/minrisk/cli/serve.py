@@ -79,7 +79,7 @@ class BackendOptions(ComponentOptions):
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
         """The sampler of a local model has options of its own."""
-        if not names.get("upstream"):
+        if not names.last("--upstream"):
             yield sampler_component(SAMPLER, ("model", "temperature", "beams"), is_default=True)
 
     @property
