@@ -138,9 +138,9 @@ $(VENV)/.test: $(VENV)/.installed requirements/core.txt requirements/test.txt re
 
 $(VENV)/.dev: pyproject.toml CMakeLists.txt requirements/build.txt requirements/core.txt \
               requirements/test.txt requirements/lint.txt $(LOCK) | $(BIN)/python
-	$(PIP) -r requirements/build.txt -r requirements/lint.txt
+	$(PIP) -r requirements/build.txt -r requirements/lint.txt -r requirements/test.txt $(TORCH)
 	PIP_BUILD_CONSTRAINT= $(PIP) --no-build-isolation -C editable.rebuild=true -C editable.verbose=false -C build-dir=build/dev \
-	    -e .[all] -r requirements/test.txt $(TORCH)
+	    -e .[all] $(TORCH)
 	touch $@
 
 $(VENV)/.lint $(VENV)/.docs: $(VENV)/.%: requirements/%.txt $(VENV)/.installed
