@@ -25,7 +25,6 @@ import minrisk
 import minrisk.plugins
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk.cli import cli
-from minrisk.cli.command import OptionsCommand
 from minrisk.cli.options import entries
 from minrisk.io.segments import KNOWN_FIELDS
 from project import DOCS, ROOT, fenced_blocks, load_module
@@ -141,9 +140,8 @@ def unknown_flags(args: list[str]) -> list[str]:
         found = command.get_command(context, args[0])
         assert found is not None, args
         command, args = found, args[1:]
-        context = click.Context(command, parent=context, info_name=command.name)
-    if isinstance(command, OptionsCommand):
-        command._add_component_options(context, args)
+        context = command.make_context(command.name, list(args), parent=context,
+                                       resilient_parsing=True, ignore_unknown_options=True)
     known = {flag for param in command.get_params(context)
              for flag in (*param.opts, *param.secondary_opts)}
     given = [arg.partition("=")[0].replace("_", "-") for arg in args if re.match("--[a-z]", arg)]

@@ -62,7 +62,7 @@ class DemoChoice:
     utility: float
 
 
-class Comparison:
+class ComparedMethods:
     """The methods compared, record by record."""
 
     def __init__(self, seed: int) -> None:
@@ -185,7 +185,7 @@ def demo(options: DemoOptions) -> None:
     """
     apply_quiet(options.quiet)
     set_threads(options.threads)
-    comparison = Comparison(options.seed)
+    comparison = ComparedMethods(options.seed)
     with as_file(files("minrisk") / "data" / "demo.jsonl.xz") as bundled:
         path = options.data or str(bundled)
         if options.samples:
@@ -209,7 +209,7 @@ def _write_samples(source: Input, limit: int | None) -> None:
         click.echo(json_line(record), nl=False)
 
 
-def _examples(source: Input, comparison: Comparison, limit: int | None,
+def _examples(source: Input, comparison: ComparedMethods, limit: int | None,
               quiet: bool) -> Iterator[DemoSegment]:
     progress = Progress(quiet, lambda: source.consumed / (source.size or 1))
     for index, line in enumerate(islice(source, limit)):
