@@ -105,6 +105,8 @@ class _Worker:
 
         Where the system does not say, those of the clock.
         """
+        if sys.platform == "win32":
+            return time.monotonic(), False
         try:
             status = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8")
         except OSError:
