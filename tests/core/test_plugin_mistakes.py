@@ -76,6 +76,17 @@ def test_transposed_scores_are_refused():
         minrisk.decode(TEXTS, references=["x", "yy"], metric=Transposed())
 
 
+@pytest.mark.parametrize(("type", "shown"), [
+    (complex, "complex128"), (str, "<U"), (object, "object")])
+def test_scores_that_are_no_real_numbers_are_refused(type, shown):
+    class Typed(Length):
+        def scores(self, hyps, refs, source=None):
+            return super().scores(hyps, refs, source).astype(type)
+
+    with pytest.raises(minrisk.InputError, match=f"an array of {shown}"):
+        minrisk.decode(TEXTS, metric=Typed())
+
+
 @pytest.mark.parametrize(("metric", "message"), [
     (Lists(), "`features` returned list"), (Fewer(), "returned 2 rows for 3 texts")])
 def test_features_without_rows_are_refused(metric, message):

@@ -377,6 +377,9 @@ def _checked_scores(scores: Callable[..., Floats]) -> Callable[..., Floats]:
             raise InputError(f"metric {metric.name!r}: `scores` returned an array of shape "
                              f"{np.shape(found)} for {wanted[0]} hypotheses and {wanted[1]} "
                              f"references; wanted {wanted}, a row for each hypothesis")
+        if (dtype := np.asarray(found).dtype).kind not in "fiub":
+            raise InputError(f"metric {metric.name!r}: `scores` returned an array of {dtype}; "
+                             "wanted real numbers (float64)")
         return found
 
     return checked
