@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -108,6 +109,35 @@ def test_records_that_were_chosen_otherwise_are_told(options, warns, tmp_path):
     found = run("decode", write(tmp_path / "records.jsonl", *records), *options)
     assert found.code == 0
     assert found.err.count("the input has choices by") == warns
+
+
+@pytest.mark.parametrize("command", ["decode", "sample"])
+def test_nothing_is_said_of_a_choice_that_was_another(command, server, tmp_path):
+    """The answer, votes and measures of an earlier choice; a user's own fields stay."""
+    path = write(tmp_path / "answers.jsonl", {"source": "q", "samples": ["a 1", "b 2", "a 2"]})
+    chosen = run("decode", path, *VOTE, "--nbest", 2, "--utilities", "--confidence",
+                 "--uncertainty", "--abstain", 0.9).records
+    own = {"source": "q", "samples": ["a"], "answer": "gold", "votes": 3, "confidence": "high"}
+    write(path, {**chosen[0], "samples": ["a 1", "b 2", "a 2"], "source": "q"}, own)
+    args = {"decode": (), "sample": ("--endpoint", server.endpoint, "--model", "m", "-n", 2)}
+    done = run(command, path, *args[command])
+    choice = {"text", "index", "utility"} if command == "decode" else {"samples", "counts"}
+    found, kept = done.records
+    assert found.keys() - {"id", "source", "logprobs", "lengths", "usage"} == choice
+    assert {name: kept[name] for name in ("answer", "votes", "confidence")} == {
+        name: own[name] for name in ("answer", "votes", "confidence")}
+
+
+@pytest.mark.parametrize("command", [("decode",), ("rank", "references.txt")])
+@pytest.mark.parametrize(("options", "warns"), [((), True), (VOTE, False)])
+def test_answers_that_are_compared_as_texts_are_told(command, options, warns, ask, tmp_path,
+                                                     monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("answers.jsonl").write_text(ask(choice("It is 4."), choice("5")).out)
+    Path("references.txt").write_text("4")
+    found = run(command[0], "answers.jsonl", *command[1:], *options)
+    assert found.code == 0, found.err
+    assert found.err.count("the input has choices by votes") == warns
 
 
 def guess(prompt, n):

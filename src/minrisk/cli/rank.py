@@ -78,7 +78,7 @@ def rank(metric: MetricOptions, options: RankOptions) -> None:
     for path in options.references:
         open_input(path)  # what is missing is known before the work begins
     strategy = make_strategy(options.strategy, metric.make())
-    record = _hypotheses(options.hypotheses)
+    record = _hypotheses(options.hypotheses, strategy.metric.is_vote)
     assert record.segment is not None
     progress = Progress(options.quiet, lambda: None, has_room_for_bar(options.output))
     progress.note(signature(strategy).brief)
@@ -103,7 +103,7 @@ def _write(path: str, line: str) -> None:
         write_text(path, line)
 
 
-def _hypotheses(path: str) -> Record:
+def _hypotheses(path: str, is_vote: bool) -> Record:
     """The one segment that is to be ranked."""
     source = open_input(path)
     texts = [source.text(line, number) for number, line in enumerate(source, 1)]
@@ -115,7 +115,8 @@ def _hypotheses(path: str) -> Record:
     if len(objects) != 1:
         raise InputError(f"{source.name} has {len(objects)} segments, wanted one")
     with error_location(source.name):
-        record = SampleReader(()).parse_fields(parse(objects[0], "name it .txt"), record)
+        reader = SampleReader((), is_vote=is_vote)
+        record = reader.parse_fields(parse(objects[0], "name it .txt"), record)
         if record.error:
             raise record.error
     return record

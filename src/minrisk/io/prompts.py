@@ -17,7 +17,7 @@ from minrisk._core.errors import InputError, Wording
 from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile, InputFormat, peek_format
 from minrisk.io.records import RawRecord, Record, checksum
-from minrisk.io.segments import SAMPLE_FIELDS, Ids, parse, show, source_of
+from minrisk.io.segments import SAMPLE_FIELDS, Ids, parse, show, source_of, without_choice
 
 _OUTPUT_FIELDS = SAMPLE_FIELDS | {"id", "usage"}  # fields that `sample` writes
 
@@ -58,7 +58,8 @@ class PromptReader:
 
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
         """The record with the prompt that these fields of a JSON line hold."""
-        found: dict[str, Any] = {"fields": {key: value for key, value in fields.items()
+        found: dict[str, Any] = {"fields": {key: value
+                                            for key, value in without_choice(fields).items()
                                             if key not in _OUTPUT_FIELDS and value is not None}}
         try:
             found["id"] = self.ids.of(fields, record.index)

@@ -43,8 +43,15 @@ SAMPLE_FIELDS = frozenset({"samples", "hypotheses", "counts", "weights", "logpro
                            "sample_logprobs", "sample_lengths"})
 KNOWN_FIELDS = SAMPLE_FIELDS | {"id", "source", "references", "uncompared"}
 
+# what an output says of the choice of each segment
+_CHOICE = frozenset({"text", "index", "utility"})
+_OF_CHOICE = _CHOICE | {"abstained", "nbest", "utilities", "pairs", "confidence", "uncertainty",
+                        "votes", "judge_usage"}
+
 UNUSED_LOGPROBS = ("logprobs are not used as weights: samples follow the probabilities of the "
                    "model already; weights='logprobs' uses them")
+OTHER_VOTES = ("the input has choices by votes; this run compares whole texts: name the same "
+               "metric for the same choices")
 
 
 @dataclass(frozen=True)
@@ -81,8 +88,11 @@ class SampleReader:
 
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
         """A record from the fields of a line."""
-        found: dict[str, Any] = {"fields": {key: value for key, value in fields.items()
+        found: dict[str, Any] = {"fields": {key: value
+                                            for key, value in without_choice(fields).items()
                                             if key not in KNOWN_FIELDS}}
+        if not self.is_vote and _is_choice(fields) and "votes" in fields:
+            warn(OTHER_VOTES)
         try:
             found["id"] = self.ids.of(fields, record.index)
             found["segment"] = self._candidates(fields, record.index)
@@ -136,6 +146,21 @@ class SampleReader:
         if logprobs is None:
             raise InputError("found no logprobs, wanted them as weights of the references")
         return self.weighting.of(logprobs, texts, lengths, counts)
+
+
+def without_choice(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields without what an earlier run said of its choice, which is not true of another.
+
+    A field of such a name that does not stand beside a choice is the user's own.
+    """
+    if not _is_choice(fields):
+        return fields
+    found = _OF_CHOICE | {"answer"} if "votes" in fields else _OF_CHOICE
+    return {name: value for name, value in fields.items() if name not in found}
+
+
+def _is_choice(fields: dict[str, Any]) -> bool:
+    return fields.keys() >= _CHOICE
 
 
 def candidate_rows(fields: Mapping[str, Any]) -> list[int] | None:
