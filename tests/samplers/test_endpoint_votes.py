@@ -89,7 +89,7 @@ LOSERS = [{"message": {"content": "I doubt it very much, to be frank.\nAnswer: n
 
 @pytest.fixture
 def _one_wave(monkeypatch):
-    monkeypatch.setattr("minrisk.samplers.connection._FIRST_WAVE", 5)
+    monkeypatch.setattr("minrisk._core.vote._FIRST_WAVE", 5)
 
 
 @pytest.mark.usefixtures("_one_wave")

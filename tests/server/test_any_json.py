@@ -76,7 +76,7 @@ class Given:
     def __init__(self, answer):
         self.answer = answer
 
-    async def sample(self, request, admission, report):
+    async def sample(self, request, waves, admission, report):
         choices = read_choices(self.answer)
         usage = read_usage(self.answer, choices)
         report(CompletionResponse(choices, usage, self.answer), len(choices))

@@ -37,7 +37,7 @@ class Given:
     def __init__(self, texts):
         self.texts = texts
 
-    async def sample(self, request, admission, report):
+    async def sample(self, request, waves, admission, report):
         body = {"choices": [{"index": i, "message": {"role": "assistant", "content": text},
                              "finish_reason": "stop"} for i, text in enumerate(self.texts)]}
         report(CompletionResponse(read_choices(body), None, body), len(self.texts))

@@ -16,7 +16,7 @@ from minrisk.openai.completions import CompletionResponse
 from minrisk.openai.responses import Choice
 from minrisk.server.choosing import Votes
 from minrisk.server.sampling import SampleCollector
-from upstream import held, mock_upstream, plain
+from upstream import failing, held, mock_upstream, plain
 
 
 def stragglers(upstream, first):
@@ -30,14 +30,38 @@ def stragglers(upstream, first):
 
 
 def test_stragglers_of_a_decided_vote_are_cancelled():
-    with (mock_upstream("yes", "no", "yes") as own,
+    with (mock_upstream("yes") as own,
           serving(own.url, settings("exact-match", 5), per_request=1) as server):
-        stragglers(own, 4)  # 3 yes or 2 yes, of 5
+        stragglers(own, 3)  # of a wave of 4
         own_reply = server.chat()
         assert own_reply.text == "yes"
-        assert own_reply.body["minrisk"]["samples"] == 4
+        assert own_reply.body["minrisk"]["samples"] == 3
         assert own.left.acquire(timeout=60)
-    assert server.requests[0]["cancelled"] == 1
+    assert server.requests[0]["cancelled"] == 2
+
+
+def test_a_vote_ends_early_also_where_one_request_could_have_all_samples():
+    with mock_upstream("it is 7", "7") as own, serving(
+            own.url, settings(minrisk.ExactMatch(r"\d+"), 16)) as server:
+        found = server.chat().body["minrisk"]
+        assert server.chat(minrisk={"samples": 64}).body["minrisk"]["samples"] == 12
+    assert (found["samples"], found["requested"]) == (12, 16)
+    assert [body["n"] for body in own.bodies] == [4] * 6
+
+
+def test_a_vote_that_is_not_decided_has_all_samples():
+    with mock_upstream("yes", "no") as own, serving(
+            own.url, settings("exact-match", 18)) as server:
+        assert server.chat().body["minrisk"]["samples"] == 18
+    assert sum(body["n"] for body in own.bodies) == 18
+
+
+def test_a_vote_asks_an_upstream_that_fails_for_no_further_wave():
+    with mock_upstream("yes") as own, serving(
+            own.url, settings("exact-match", 16), retries=0) as server:
+        own.answer = failing(500)
+        assert server.chat().status == 502
+    assert len(own.bodies) == 1
 
 
 def test_many_equal_answers_end_a_long_vote():
@@ -89,13 +113,13 @@ def test_a_vote_on_equal_values_is_stopped_however_they_are_written():
     pytest.importorskip("math_verify")
     with (mock_upstream(r"\boxed{1/2}", "it is 0.5", r"\boxed{\frac{1}{2}}") as own,
           serving(own.url, settings("symbolic", 32), per_request=1) as server):
-        stragglers(own, 16)
+        stragglers(own, 9)
         reply = server.chat()
         assert reply.status == 200
-        assert 9 <= reply.body["minrisk"]["samples"] <= 16
-        for _ in range(16):
+        assert reply.body["minrisk"]["samples"] == 9
+        for _ in range(3):  # of the third wave
             assert own.left.acquire(timeout=PATIENCE)
-    assert server.requests[0]["cancelled"] >= 16
+    assert server.requests[0]["cancelled"] == 32 - 9
 
 
 def test_a_vote_whose_answers_cannot_be_counted_has_all_samples(monkeypatch):

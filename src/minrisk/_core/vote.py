@@ -18,6 +18,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from minrisk._core.errors import InputError
 
+_FIRST_WAVE = 4  # samples
+
 
 @runtime_checkable
 class Voting(Protocol):
@@ -119,6 +121,15 @@ def find_answer(pattern: re.Pattern[str], text: str,
         return None
     match = matches[0 if pick == "first" else -1]
     return next((group for group in match.groups() if group is not None), match[0])
+
+
+def wave(drawn: int) -> int:
+    """The number of samples to draw before a vote is looked at again.
+
+    Waves grow with what is drawn, so that few samples are drawn in vain, and long votes have few
+    waves.
+    """
+    return max(_FIRST_WAVE, drawn // _FIRST_WAVE)
 
 
 class AnswerClasses:

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.sampler import Prompt, Sample, Samples, TruncationCount
-from minrisk._core.vote import Vote, find_answer
+from minrisk._core.vote import Vote, find_answer, wave
 from minrisk.openai.completions import CompletionResponse, Completions, UpstreamRequest
 from minrisk.openai.responses import Choice, total_usage
-
-_FIRST_WAVE = 4  # samples
 
 
 @dataclass(frozen=True)
@@ -21,8 +19,7 @@ class EarlyStop:
     """How samples vote, so that sampling can end when the vote is decided.
 
     It is looked at after waves of samples, in the order of their numbers: what is sampled then
-    depends on the seed, and not on which answer was the fastest. Waves grow with what is drawn, so
-    that few samples are drawn in vain, and long votes have few waves.
+    depends on the seed, and not on which answer was the fastest.
     """
 
     pattern: re.Pattern[str]  # of an answer
@@ -30,7 +27,7 @@ class EarlyStop:
     most: int  # samples in a wave
 
     def wave(self, drawn: int) -> int:
-        return min(self.most, max(_FIRST_WAVE, drawn // _FIRST_WAVE))
+        return min(self.most, wave(drawn))
 
     def answer(self, choice: Choice) -> str | None:
         """The answer as `exact-match` compares it; an incomplete text has none."""

@@ -7,7 +7,7 @@ import json
 import time
 import warnings
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -53,11 +53,12 @@ class Backend(Protocol):
 
     async def close(self) -> None: ...
 
-    async def sample(self, request: ClientRequest, admission: Admission,
-                     report: PartCallback) -> None:
+    async def sample(self, request: ClientRequest, waves: AsyncIterator[range],
+                     admission: Admission, report: PartCallback) -> None:
         """Report `request.samples` choices, or errors, as they come; cancelling stops them all.
 
-        They are drawn when the admission gives them room.
+        They are drawn when the admission gives them room. Where a wave of them costs less than all,
+        the next wave is drawn if it is still wanted.
         """
 
     async def pass_through(self, request: ClientRequest) -> CompletionResponse:
@@ -94,10 +95,11 @@ class UpstreamBackend:
     async def close(self) -> None:
         await self._exit.aclose()
 
-    async def sample(self, request: ClientRequest, admission: Admission,
-                     report: PartCallback) -> None:
+    async def sample(self, request: ClientRequest, waves: AsyncIterator[range],
+                     admission: Admission, report: PartCallback) -> None:
         sent = replace(request.upstream_request(), hold=admission.hold)
-        await self._of(request).sample(sent, range(request.samples), report)
+        async for numbers in waves:
+            await self._of(request).sample(sent, numbers, report)
 
     async def pass_through(self, request: ClientRequest) -> CompletionResponse:
         return await self._of(request).pass_through(request.pass_through_body())
@@ -190,8 +192,8 @@ class LocalBackend:
     async def close(self) -> None:
         self._thread.close()
 
-    async def sample(self, request: ClientRequest, admission: Admission,
-                     report: PartCallback) -> None:
+    async def sample(self, request: ClientRequest, waves: AsyncIterator[range],
+                     admission: Admission, report: PartCallback) -> None:
         try:
             sent = request.upstream_request()
             # every sample has its log-probability; only clients that ask for it are refused

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from minrisk._core.errors import MinriskError
-from minrisk._core.vote import Vote, answer_of
+from minrisk._core.vote import Vote, answer_of, wave
 from minrisk.openai.background import cancel_all
 from minrisk.openai.client import Compute
 from minrisk.openai.completions import CompletionResponse
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from minrisk.server.backends import Backend
 
 _RETRY_AFTER = {"retry-after": "1"}
+_MAX_COUNTING = 1.0  # seconds for which the next samples wait for votes
 _MAX_EVENTS = 64  # of a stream, that wait for a client to read them
 _TRY_LATER = {408, 425, 429}  # statuses of temporary errors
 
@@ -141,6 +142,23 @@ class SampleCollector:
     events: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(_MAX_EVENTS))
     is_relayed: bool = False  # the backend streams its answer, of which `events` has come
 
+    async def waves(self) -> AsyncIterator[range]:
+        """The numbers of the samples to draw: of all, or of those before a vote is looked at.
+
+        The next ones come when the votes of those before are counted; all, if that takes long.
+        """
+        end, n = 0, self.request.samples
+        while end < n:
+            is_counted = self.counting is None or self.counting.done()
+            start, end = end, n
+            if self.vote is not None and is_counted:
+                end = min(start + wave(start), n)
+            yield range(start, end)
+            if self.counting is not None:
+                await asyncio.wait({self.counting}, timeout=_MAX_COUNTING)
+            if self.stop.is_set() or not self.parts:  # an upstream that fails is not asked again
+                return
+
     async def relay(self, chunk: dict[str, Any]) -> None:
         """Pass a chunk of the backend's stream on; waits for a client that reads slowly."""
         choices = chunk.get("choices")
@@ -200,7 +218,7 @@ async def collect_samples(backend: Backend, admission: Admission, collector: Sam
                           settings: Settings) -> None:
     """Collect samples until all samples have come, a vote is decided, or the deadline passes."""
     work = asyncio.ensure_future(
-        backend.sample(collector.request, admission, collector.report))
+        backend.sample(collector.request, collector.waves(), admission, collector.report))
     stop = asyncio.ensure_future(collector.stop.wait())
     try:
         done, _ = await asyncio.wait({work, stop}, timeout=settings.deadline,
