@@ -184,12 +184,21 @@ def test_an_output_that_is_the_input_is_noticed_by_its_url(memory):
     ("memory://missing.jsonl", "cannot read memory://missing.jsonl: "),
     ("memory://folder", "cannot read memory://folder: it is a directory; wanted a file"),
     ("nonsense://x", "cannot read nonsense://x: Protocol not known: nonsense"),
+    ("nonsense://*.jsonl", "cannot read nonsense://*.jsonl: Protocol not known: nonsense"),
+    ("http://me:secret@[::1/x", "cannot read http://[::1/x: "),
 ])
 def test_urls_that_lead_nowhere_are_told(memory, url, wants):
     memory.pipe_file("/folder/in.jsonl", b"")
     done = run("decode", url)
     assert done.code == 2
     assert wants in done.err
+
+
+def test_an_output_at_a_url_that_leads_nowhere_is_told(memory):
+    memory.pipe_file("/x", b"text\n")
+    done = run("rank", "memory://x", "memory://x", "-o", "nonsense://x")
+    assert done.code == 2
+    assert "cannot write nonsense://x: Protocol not known: nonsense" in done.err
 
 
 @pytest.mark.parametrize(("url", "seen"), [

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from minrisk._core.errors import InputError, brief, warn
 from minrisk.io import remote
-from minrisk.io.files import EXTENSIONS, Input
+from minrisk.io.files import EXTENSIONS, Input, as_input_error
 from minrisk.io.parquet import ParquetInput, is_parquet
 
 # in every output folder; tools that read the folder as data ignore a leading dot
@@ -90,7 +90,8 @@ def _matches(path: str) -> list[str]:
     if not glob.has_magic(path) or os.path.exists(path):
         return [path]
     if remote.is_url(path):
-        found = remote.matches(path)
+        with as_input_error("read", path):
+            found = remote.matches(path)
     else:
         found = sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
     if not found:
@@ -105,7 +106,8 @@ def _is_beside_shards(path: str) -> bool:
 
 
 def _exists(path: str) -> bool:
-    return remote.exists(path) if remote.is_url(path) else os.path.exists(path)
+    with as_input_error("read", path):
+        return remote.exists(path) if remote.is_url(path) else os.path.exists(path)
 
 
 def peek_format(source: Input, format: InputFormat = "auto") -> tuple[bool, Iterator[bytes]]:

@@ -215,8 +215,9 @@ def locked(store: Store) -> Iterator[None]:
 
 def check_new(path: str, overwrite: bool) -> None:
     """Raise InputError if a file exists and may not be replaced."""
-    is_there = remote.exists if remote.is_url(path) else os.path.exists
-    if is_there(path) and not overwrite:
+    with as_input_error("write", path):
+        is_there = remote.exists(path) if remote.is_url(path) else os.path.exists(path)
+    if is_there and not overwrite:
         raise InputError(Wording("{path} exists; overwrite=True replaces it, or name another file",
                                  path=remote.redact_url(path)))
 
