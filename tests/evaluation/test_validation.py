@@ -19,7 +19,7 @@ from minrisk import ChrF, InputError, Ranking, Segment
 from minrisk._core.registry import METRICS, STRATEGIES
 from minrisk._core.strategy import Budget
 from minrisk.cli import SOME_FAILED
-from minrisk.evaluation.stages import PeekableReader
+from minrisk.evaluation.stages import PreviewReader
 from minrisk.evaluation.study import EXACT, Study, Trial, TrialResult, TrialResults, trials
 from minrisk.evaluation.validation import summarise
 from minrisk.io.inputs import input_files
@@ -72,7 +72,7 @@ def outcomes(trial_list, segment, metric=None, top=20):
 
 def test_a_reader_that_was_looked_at_is_sent_as_what_it_reads(tmp_path):
     path = write(tmp_path / "in.jsonl", *({"samples": [f"{n}", "x"]} for n in range(50)))
-    reader = PeekableReader(LimitedReader(SampleReader(input_files([path])), 40))
+    reader = PreviewReader(LimitedReader(SampleReader(input_files([path])), 40))
     assert len(reader.typical()) < 40
     sent = pickle.loads(pickle.dumps(reader))
     for found in (reader, sent):

@@ -92,13 +92,13 @@ class Field:
         default = self.default if not isinstance(self.default, tuple) else ", ".join(self.default)
         return f"{self.help}  [default: {default}]"
 
-    def to_type(self, flag: str) -> str:
-        """The form of its flag that changes the default."""
+    def shown_flag(self, flag: str) -> str:
+        """The form of the flag that changes the default, e.g. `--no-trust`."""
         return f"--no-{flag[2:]}" if self.default is True else flag
 
     def shown(self, prefix: str = "--") -> str:
         """The field as on the command line, e.g. `--groups int (1)`."""
-        flag = self.to_type(prefix + self.flag[2:])
+        flag = self.shown_flag(prefix + self.flag[2:])
         if self.type is bool:
             return flag
         if self.default is None:  # none, or what its help says
@@ -211,7 +211,7 @@ class FieldOption(click.Option):
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         if self.hidden:
             return None
-        name = self.field.to_type(self.flag)
+        name = self.field.shown_flag(self.flag)
         short = [other for other in self.spec.names if not other.startswith("--")]
         return " ".join(filter(None, [", ".join([*short, name]), self.shown_metavar])), \
             self.field.described

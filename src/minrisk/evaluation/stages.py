@@ -21,19 +21,19 @@ _TYPICAL = 32  # segments whose sizes decide which budgets are tried
 
 
 @dataclass
-class PeekableReader:
-    """A reader whose first records may be looked at before it is read, also from a pipe.
+class PreviewReader:
+    """A reader that can give its first records in advance, even from a pipe, and again later.
 
-    Where it is sent to, it reads its files again from their beginning.
+    A pickled copy, as other processes get it, reads its files from the beginning.
     """
 
     reader: ShardedReader
     _inputs: list[Input] = field(default_factory=list)
     _first: list[RawRecord] = field(default_factory=list)
-    _records: Iterator[RawRecord] | None = None  # the others, once it was looked at
+    _records: Iterator[RawRecord] | None = None  # after the first ones; None before `typical`
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PeekableReader, (self.reader,)
+        return PreviewReader, (self.reader,)
 
     def typical(self) -> list[Segment]:
         """The segments of the first records."""
@@ -42,12 +42,12 @@ class PeekableReader:
         try:
             for raw in islice(others, _TYPICAL):
                 self._first.append(raw)
-        except MinriskError as error:  # what came before it is still good
+        except MinriskError as error:  # raised again after the records before it
             self._records = others = _raising(error)
         records = [self.reader.parse(raw) for raw in self._first]
         found = [record.segment for record in records if record.segment]
         if not found:
-            next(others, None)  # raises the error that ended reading, if there was one
+            next(others, None)  # raises the deferred read error, if any
             names = ", ".join(source.name for source in self._inputs)
             reason = next((record.message for record in records),
                           f"{names}: no segments; wanted JSON lines with samples" if names

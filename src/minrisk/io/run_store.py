@@ -38,7 +38,7 @@ from minrisk.io.store import LOCK, Store, another_run, file_store, folder_store,
 
 _RUN = re.compile(r"[0-9a-f]{32}")
 _OWN = re.compile(rf"{_RUN.pattern}(\..+)?$|{re.escape(ERRORS)}")  # in the working folder
-_GROWTH = 1.1  # factor of growth after which a file is copied again: linear in total
+_GROWTH = 1.1  # a file is uploaded again after it has grown by 10%: O(n) traffic in total
 _FINISHED = "finished"
 
 

@@ -16,7 +16,7 @@ from minrisk._core.registry import STRATEGIES
 from minrisk._core.strategy import Strategy
 from minrisk.evaluation.stages import (
     Evaluate,
-    PeekableReader,
+    PreviewReader,
     TrialResultsWriter,
     read_trial_results,
     results_of,
@@ -60,7 +60,7 @@ class Validating:
                  further: Mapping[str, AnyMetric | Strategy]) -> None:
         self._corpus, self._scope = replace(corpus, limit=scope.limit), scope
         lines = SampleReader(corpus.files, weighting)
-        self._reader = PeekableReader(self._corpus.reader(lines))
+        self._reader = PreviewReader(self._corpus.reader(lines))
         self._parser = self._corpus.parser(lines)
         for name in strategies or ():
             STRATEGIES.get(name)  # raises InputError if there is none
