@@ -14,6 +14,7 @@ from packaging.version import Version
 from minrisk.version import __version__
 from project import ROOT
 
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TEMPLATES = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.md"))
 
 
@@ -42,6 +43,17 @@ def test_the_workflow_runs_targets_of_the_makefile():
     used = {target for command in commands for target in re.findall(r"\bmake ([\w-]+)", command)}
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert {"lint", "test", "dist"} <= used <= set(re.findall(r"(?m)^([\w-]+):", makefile))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_an_action_of_others_is_pinned_by_its_commit(path):
+    """A tag can be moved to other code."""
+    jobs = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]
+    used = [found["uses"] for job in jobs.values() for found in (job, *job.get("steps", ()))
+            if "uses" in found]
+    assert used
+    for action in used:
+        assert action.startswith("./") or re.search("@[0-9a-f]{40}$", action), action
 
 
 def test_a_release_has_no_wheel_without_its_core():
