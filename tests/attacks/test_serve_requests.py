@@ -9,6 +9,7 @@ import os
 import socket
 import threading
 from contextlib import ExitStack, suppress
+from http.client import HTTPResponse
 from urllib.parse import urlsplit
 
 import pytest
@@ -288,6 +289,32 @@ def test_many_headers_are_refused(upstream):
             with suppress(ConnectionError):
                 assert not client.recv(12).endswith(b"200")
         assert server.chat().status == 200
+
+
+KEY = "sk-of-a-client-0123456789"
+MALFORMED = {  # each with a key where a parser shows what it found
+    "control": f"GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\1\r\n\r\n",
+    "name": f"GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthor ization: Bearer {KEY}\r\n\r\n",
+    "long": f"GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY * 2000}\r\n\r\n",
+    "version": f"GET /v1/models?key={KEY} HTTP/9.9\r\nHost: x\r\n\r\n",
+    "address": f"GET http://[{KEY} HTTP/1.1\r\nHost: x\r\n\r\n",
+    "chunk": f"POST /v1/rank HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{KEY}\r\n",
+}
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_what_is_no_request_of_http_is_refused_and_not_logged(upstream, kind, capfd):
+    with serving(upstream.url) as server:
+        address = urlsplit(server.url)
+        with socket.create_connection((address.hostname, address.port), PATIENCE) as client:
+            client.sendall(MALFORMED[kind].encode())
+            reply = HTTPResponse(client)
+            reply.begin()
+            error = json.loads(reply.read())["error"]
+        assert (reply.status, reply.headers["Server"]) == (400, "minrisk")
+        assert error["type"] == "invalid_request_error"
+        assert all(one["error"] for one in server.requests)  # lines of JSON
+    assert KEY not in "".join((error["message"], *server.log, *capfd.readouterr()))
 
 
 def test_a_server_whose_upstream_is_down_says_so(tmp_path):

@@ -89,7 +89,7 @@ class Server:
         self._settings = settings
         self._limit = limit
         self._recorder = recorder
-        self._log = write_log
+        self.write_log = write_log
         self._is_loaded = self._is_draining = False
         self._handling: set[asyncio.Task[Any]] = set()  # of all requests
         self._running: set[asyncio.Task[Any]] = set()  # their work, which a deadline may end
@@ -167,7 +167,7 @@ class Server:
                 request, response, self._settings.write_timeout)
         except ConnectionError as error:  # the client has disconnected
             if status != CLIENT_LEFT:  # which the line of the request does not say
-                self._log(json.dumps({"id": trace.id, "error": str(error) or "disconnected"}))
+                self.write_log(json.dumps({"id": trace.id, "error": str(error) or "disconnected"}))
             raise asyncio.CancelledError from None
         finally:
             self._handling.discard(task)
@@ -199,15 +199,15 @@ class Server:
 
     def _internal_error(self, error: Exception, trace: Trace) -> ApiError:
         """Log an error without its message, which may contain texts of a client."""
-        self._log(json.dumps({"id": trace.id, "error": type(error).__name__, "trace":
-                              traceback.format_tb(error.__traceback__)}))
+        self.write_log(json.dumps({"id": trace.id, "error": type(error).__name__, "trace":
+                                   traceback.format_tb(error.__traceback__)}))
         return ApiError(500, "the server failed; its log says more under the request's id")
 
     def _finish(self, trace: Trace, status: int) -> None:
         trace.finish()
         if trace.route in (*_OPEN_ROUTES, "/metrics", "/"):
             return
-        self._log(trace.line(status))
+        self.write_log(trace.line(status))
         self.metrics.count_request(trace, status, self._known_model(trace.fields.get("model")))
         is_failure = status >= _FIRST_ERROR and trace.fields.get("error") != ABSTAINED
         if self._recent is not None and is_failure:

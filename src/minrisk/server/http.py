@@ -7,9 +7,11 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
+import json
 import os
 import re
 import signal
+import sys
 import threading
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterable
@@ -21,6 +23,7 @@ from aiohttp import web
 
 from minrisk._core.errors import InputError
 from minrisk.openai.background import cancel_all
+from minrisk.server.monitoring import now
 from minrisk.server.responses import ApiError
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 # headers that pages of another origin may send, and those that they may read (CORS)
 _REQUEST_HEADERS = ("authorization", "content-type", "x-request-id")
 _RESPONSE_HEADERS = ("x-request-id",)
+_SOFTWARE = "minrisk"  # without versions
 _TOO_LARGE = 413
 _PIECE = 1 << 16  # bytes of a response that are written at a time
 _SHUTDOWN = 0.1  # seconds for handlers that are left after the grace
@@ -140,7 +144,7 @@ def http_error(error: web.HTTPException, request: web.Request, max_body: int) ->
 
 
 async def hide_version(_: web.Request, response: web.StreamResponse) -> None:
-    response.headers["Server"] = "minrisk"
+    response.headers["Server"] = _SOFTWARE
 
 
 async def write(request: web.Request, response: web.StreamResponse,
@@ -174,6 +178,34 @@ async def in_time(request: web.Request, writing: Awaitable[object], seconds: flo
 # the server
 
 
+class _Connection(web.RequestHandler):
+    """A connection whose malformed requests are refused as others are.
+
+    They are logged without their bytes, among which there may be a key.
+    """
+
+    def __init__(self, manager: web.Server, write_log: Callable[[str], None],
+                 **options: Any) -> None:
+        super().__init__(manager, **options)
+        self._write_log = write_log
+
+    def handle_error(self, request: web.BaseRequest, status: int = 500,
+                     exc: BaseException | None = None, message: str | None = None
+                     ) -> web.StreamResponse:
+        super().handle_error(request, status, exc, message)  # raises if there is a response already
+        error = ApiError(status, "found bytes that are no valid request of HTTP, or one with "
+                         "too long or too many headers")
+        response = web.Response(status=status, text=error.content, content_type="application/json",
+                                headers={"Server": _SOFTWARE})
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **options: Any) -> None:
+        error = options.get("exc_info")
+        kind = type(error) if isinstance(error, BaseException) else sys.exc_info()[0] or Exception
+        self._write_log(json.dumps({"time": now(), "route": "unknown", "error": kind.__name__}))
+
+
 @dataclass(frozen=True)
 class ListenConfig:
     """Listening address and timeouts."""
@@ -192,9 +224,8 @@ async def serve(server: Server, config: ListenConfig,
 
     `announce` gets the address, and the reason why completions will fail, if they will.
     """
-    runner = web.AppRunner(server.application(), handler_cancellation=True, access_log=None,
-                           keepalive_timeout=config.keep_alive, shutdown_timeout=_SHUTDOWN,
-                           auto_decompress=False)  # it would be done on the event loop
+    runner = web.AppRunner(server.application(), handler_cancellation=True,
+                           shutdown_timeout=_SHUTDOWN)
     await runner.setup()
     ending = _on_signals(stop or asyncio.Event(), config.grace + _SLACK)
     try:
@@ -230,7 +261,10 @@ async def _listen(server: Server, runner: web.AppRunner, config: ListenConfig) -
 
     def protocol() -> Any:
         """A connection that is closed if it sends no request in time (slow loris)."""
-        found: Any = runner.server()  # type: ignore[misc]
+        assert runner.server is not None
+        found = _Connection(runner.server, server.write_log, loop=loop, access_log=None,
+                            keepalive_timeout=config.keep_alive,
+                            auto_decompress=False)  # it would be done on the event loop
         server.silent.add(found)
         loop.call_later(config.first_request, close_if_silent, found)
         return found
