@@ -132,6 +132,14 @@ def summary(found: list[dict[str, float]]) -> dict[str, float]:
 
 
 def write_table(name: str, results: dict[str, Any]) -> None:
+    readme = HERE / "README.md"
+    text = re.sub(rf"(<!-- table: {name} -->\n).*?(<!-- end of {name} -->)",
+                  rf"\g<1>{table(results)}\n\2", readme.read_text(encoding="utf-8"),
+                  flags=re.DOTALL)
+    readme.write_text(text, encoding="utf-8")
+
+
+def table(results: dict[str, Any]) -> str:
     rows = results["rows"]
     whole = rows["standard"]
     lines = ["| strategy | pairs | top-1 | utility lost | ms | processor ms | of standard |",
@@ -143,13 +151,9 @@ def write_table(name: str, results: dict[str, Any]) -> None:
     m = results["machine"]
     lines += ["", f"{results['segments']} segments of {results['samples']:,} samples, best of "
               f"{results['repeats']} runs each, medians over segments. {m['cpu']}, {m['cores']} "
-              f"cores; Python {m['python']}, NumPy {m['numpy']}, minrisk {m['minrisk']}."]
-    readme = HERE / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    table = "\n".join(lines)
-    text = re.sub(rf"(<!-- table: {name} -->\n).*?(<!-- end of {name} -->)",
-                  rf"\g<1>{table}\n\2", text, flags=re.DOTALL)
-    readme.write_text(text, encoding="utf-8")
+              f"core{'s' * (m['cores'] > 1)}; Python {m['python']}, NumPy {m['numpy']}, "
+              f"minrisk {m['minrisk']}."]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

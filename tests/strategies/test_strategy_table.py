@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import numpy as np
 import pytest
 
-from project import ROOT
+from project import ROOT, load_module
 
 FOLDER = ROOT / "benchmarks" / "strategies"
 
@@ -23,12 +22,16 @@ def pairs(found):
     return {(trial["strategy"], trial["budget"]): trial["pairs"] for trial in found["trials"]}
 
 
-def test_the_table_is_made_of_the_results(found, monkeypatch):
-    monkeypatch.syspath_prepend(FOLDER)
-    import eighth
+def test_the_table_is_made_of_the_results(found):
+    table = load_module(FOLDER / "eighth.py").table(found)
+    assert table in (FOLDER / "README.md").read_text(encoding="utf-8")
 
-    monkeypatch.delitem(sys.modules, "eighth")
-    assert eighth.table(found) in (FOLDER / "README.md").read_text(encoding="utf-8")
+
+@pytest.mark.parametrize("metric", ["chrf", "comet"])
+def test_the_tables_of_times_are_made_of_the_results(metric):
+    results = json.loads((FOLDER / "results.json").read_text(encoding="utf-8"))
+    table = load_module(FOLDER / "run.py").table(results[metric])
+    assert table in (FOLDER / "README.md").read_text(encoding="utf-8")
 
 
 def test_pair_counts_add_up(found, pairs):
