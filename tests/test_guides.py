@@ -45,9 +45,18 @@ def test_scale_and_the_readme_report_the_same_costs():
         assert f"**{speed.milliseconds(seconds)} ms**" in readme
 
 
-@pytest.mark.parametrize("name", ["number-of-samples", "significance"])
-def test_the_tables_of_experiments_are_made_from_their_results(name):
+@pytest.mark.parametrize(("name", "script", "file"), [
+    ("number-of-samples", "run", "results"), ("significance", "run", "results"),
+    ("uncertainty", "answers", "answers")])
+def test_the_tables_of_experiments_are_made_from_their_results(name, script, file):
     folder = ROOT / "experiments" / name
-    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    table = load_module(folder / "run.py").table(results)
+    results = json.loads((folder / f"{file}.json").read_text(encoding="utf-8"))
+    table = load_module(folder / f"{script}.py").table(results)
     assert table in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_tables_of_confidence_are_made_from_its_results():
+    folder = ROOT / "experiments" / "confidence"
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    assert load_module(folder / "run.py").with_tables(text, results) == text

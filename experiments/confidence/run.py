@@ -83,7 +83,8 @@ def main(*args: str) -> None:
         records = _records(args[args.index("--llm") + 1])
         made["llm"] = {name: _answers(records, metric) for name, metric in ANSWERS.items()}
     (HERE / "results.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
-    write_tables(made)
+    readme = HERE / "README.md"
+    readme.write_text(with_tables(readme.read_text(encoding="utf-8"), made), encoding="utf-8")
 
 
 def _records(path: str) -> list[dict[str, Any]]:
@@ -227,9 +228,8 @@ def _auroc(scores: Any, right: Any) -> float:
     return float(np.mean((ours > theirs) + 0.5 * (ours == theirs)))
 
 
-def write_tables(made: dict[str, Any]) -> None:
-    readme = HERE / "README.md"
-    text = readme.read_text(encoding="utf-8")
+def with_tables(text: str, made: dict[str, Any]) -> str:
+    """The page with the tables of these results."""
     rows = [["choice by", "samples of", "choices", "said", "right", "calibration error",
              "of perfect ones: mean, 95%", "as large by luck", "debiased error"], ["---"] * 9]
     corpora = made["metrics"] | {f"{name}, GSM8K": {f"{FEW[0]} and {FEW[1]} of 16": found[
@@ -248,7 +248,7 @@ def write_tables(made: dict[str, Any]) -> None:
     for metric, corpora in made["metrics"].items():
         found = corpora["all"]["by samples"]
         rows.append([metric, *("{:.2f} / {:.2f}".format(*found[n]) for n in sizes)])
-    readme.write_text(_replaced(text, "samples", rows), encoding="utf-8")
+    return _replaced(text, "samples", rows)
 
 
 def _replaced(text: str, name: str, rows: list[list[str]]) -> str:

@@ -5,7 +5,7 @@
 Each line has `samples`, whose answer is the number in the last box, and the `gold` number. The
 choice by each metric is right if its last number is the gold one. AUROC is the probability that
 a right choice has the smaller entropy (or the larger `largest`) of a right and a wrong one, in
-all and in either half, of the lines with even and with odd numbers.
+all and in either half, of the lines with even and with odd numbers. Prints the table of README.md.
 """
 
 from __future__ import annotations
@@ -33,9 +33,19 @@ def main(output: str, path: str) -> None:
     source = Input(path)
     records = [json.loads(source.text(line)) for line in source]
     found = {name: measured(records, metric) for name, metric in METRICS.items()}
-    Path(output).write_text(json.dumps(
-        {"question": "AUROC of a right choice", "segments": len(records), "metrics": found},
-        indent=1) + "\n", encoding="utf-8")
+    results = {"question": "AUROC of a right choice", "segments": len(records), "metrics": found}
+    Path(output).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print(table(results))
+
+
+def table(results: dict[str, Any]) -> str:
+    lines = ["| metric | right | entropy | | largest | | clusters |", "|---" * 7 + "|"]
+    for name, found in results["metrics"].items():
+        cells = [f"{found['all'][key]:.3f} | {found['even'][key]:.3f}, {found['odd'][key]:.3f}"
+                 for key in ("entropy", "largest")]
+        lines.append(f"| `{name}` | {found['all']['right']} | {' | '.join(cells)} "
+                     f"| {found['clusters']} |")
+    return "\n".join(lines)
 
 
 def measured(records: Sequence[dict[str, Any]], metric: Any) -> dict[str, Any]:
