@@ -163,9 +163,10 @@ def test_weights_may_be_zero_where_utilities_are_left_out():
     weights = np.zeros(200)
     weights[3] = 1
     strategy = minrisk.make_strategy("aggregate-to-fine", "chrf", keep=1)
-    found = minrisk.decode([f"{i} cats" for i in range(200)], weights=weights,
-                           strategy=minrisk.Uncertain(strategy)).uncertainty
-    assert (found.entropy, found.largest) == (0, 1)
+    for seed in range(4):  # of the references, among which the one with weight may be by luck
+        found = minrisk.decode([f"{i} cats" for i in range(200)], weights=weights,
+                               strategy=minrisk.Uncertain(strategy, seed=seed)).uncertainty
+        assert (found.entropy, found.largest) == (0, 1)
 
 
 @pytest.mark.parametrize(("strategy", "options"), [
