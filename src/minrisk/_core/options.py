@@ -180,7 +180,10 @@ def _converted(value: Any, hint: Any) -> Any:
     if hint in _PLAIN:
         return _PLAIN[hint](value)
     if get_origin(hint) is Literal:
-        return get_args(hint)[get_args(hint).index(value)]
+        for choice in get_args(hint):
+            if isinstance(value, type(choice)) and value == choice:
+                return choice
+        raise ValueError
     if get_origin(hint) is tuple:
         return tuple(_converted(part, get_args(hint)[0]) for part in _list(value))
     if _is_union(hint):

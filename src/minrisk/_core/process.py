@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from contextvars import ContextVar
 
-from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.errors import InputError, MinriskError, brief
 
 MAX_THREADS = 1024
 _threads: int | None = None
@@ -37,8 +37,8 @@ def set_threads(count: int | None) -> None:
     >>> minrisk.set_threads(None)
     """
     global _threads
-    if count is not None and not 1 <= count <= MAX_THREADS:
-        raise InputError(f"threads must be a number from 1 to {MAX_THREADS}; got {count}")
+    if count is not None and not (isinstance(count, int) and 1 <= count <= MAX_THREADS):
+        raise InputError(f"threads must be a number from 1 to {MAX_THREADS}; got {brief(count)}")
     _threads = count
 
 

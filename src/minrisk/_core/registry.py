@@ -29,7 +29,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Self
 
-from minrisk._core.errors import InputError, Wording, unknown
+from minrisk._core.errors import InputError, Wording, brief, unknown
 from minrisk._core.options import Options, check_options, inner_field, labels
 from minrisk._core.process import foreign_import
 
@@ -246,6 +246,8 @@ class Registry:
 
     def recipe(self, name: str) -> Recipe:
         """Parse a name, which may have an argument or be a sum of names."""
+        if not isinstance(name, str):
+            raise InputError(f"a {self.kind} is made from its name; got {brief(name)}")
         parser = NameParser(name, self.kind, self.sums)
         terms, weights = [], []
         while True:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from html import escape
@@ -160,7 +160,7 @@ def score(
     resamples, seed = (checked(name, value, int, Bounds(ge=0))
                        for name, value in (("resamples", resamples), ("seed", seed)))
     checked("test", test, SignificanceTest)
-    lists = None if references is None else list(_reference_lists(references))
+    lists = None if references is None else list(reference_lists(references))
     _check(systems, lists, sources)
     warn_of_bias({name: origin for name, origin in (origins or {}).items() if name in systems},
                  chosen)
@@ -231,7 +231,7 @@ def score_signature(metric: AnyMetric, references: int, resamples: int = 0, seed
     return join({**counts, **theirs}, version=f"minrisk-{__version__}")
 
 
-def _reference_lists(references: Sequence[str | Sequence[str]]) -> Iterator[Sequence[str]]:
+def reference_lists(references: Sequence[str | Sequence[str]]) -> Iterator[Sequence[str]]:
     if isinstance(references, str | Mapping) or not isinstance(references, Iterable):
         raise InputError("references must be a list with a reference, or a list of them, for each "
                          f"line; found {type(references).__name__}")
@@ -250,6 +250,9 @@ def _check(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[s
     what, wanted = ("source", sources) if references is None else ("references", references)
     assert wanted is not None
     outputs = systems if sources is None else {**systems, "the source": sources}
+    for name, lines in outputs.items():
+        if not isinstance(lines, Sized):
+            checked_texts(lines, name)
     for name, lines in outputs.items():
         if len(lines) != len(wanted):
             raise InputError(f"{name} has {len(lines)} lines, the {what} "

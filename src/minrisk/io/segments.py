@@ -384,6 +384,8 @@ def show(value: object) -> str:
         shown = json.dumps(value, ensure_ascii=False)
     except RecursionError:  # close to the limit that the parser has not reached
         return "a value that is nested too deeply"
+    except (TypeError, ValueError):  # an object of Python, which no line holds
+        return brief(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 

@@ -36,7 +36,7 @@ class GivenScores(Metric[Objects]):
         """The scores of this segment; of equal texts, the first row or column counts."""
         try:
             found = np.asarray(matrix, np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"matrix must be an array of scores; {error}") from None
         sides = [segment.hypotheses], [segment.references]
         if segment.self_columns is not None:  # a sample with a count may have one column

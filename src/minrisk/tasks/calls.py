@@ -20,6 +20,7 @@ from minrisk._core.decoding import (
     resolve_strategy,
 )
 from minrisk._core.errors import InputError, brief, unknown
+from minrisk._core.options import Bounds, checked
 from minrisk._core.registry import SAMPLERS, STRATEGIES, Registry
 from minrisk._core.sampler import Sampler
 from minrisk._core.strategy import Strategy
@@ -54,6 +55,10 @@ class Call:
 
     def option(self, name: str, default: Any = None) -> Any:
         return self._taken([name]).get(name, default)
+
+    def seed(self) -> int | None:
+        found: int | None = checked("seed", self.option("seed"), int | None, Bounds(ge=0))
+        return found
 
     def sampler(self, sampler: SamplerLike | None) -> Sampler:
         """A sampler by name with its options, or one that has them."""

@@ -311,7 +311,7 @@ def decode_corpus(
     (2, 0)
     """
     call = Call(output, options)
-    choices, seed = call.take(DecodeOutput), call.option("seed")
+    choices, seed = call.take(DecodeOutput), call.seed()
     if output is None:
         choices.check_collected()
     decoding = call.take(SegmentOptions).decoding(

@@ -131,7 +131,7 @@ def export(
     {'prompt': 'Translate: Guten Tag!', 'chosen': 'Hello!', 'rejected': 'Bye!'}
     """
     call = Call(output, options)
-    training, seed = call.take(TrainingOutput), call.option("seed")
+    training, seed = call.take(TrainingOutput), call.seed()
     if output is None and (training.format != "json" or training.matrix is not None):
         raise InputError(Wording("format={format!r} and matrix= are for output=; examples are "
                                  "dicts otherwise", format=training.format))

@@ -9,10 +9,11 @@ from os import fspath
 from typing import Any, Literal, Unpack
 
 from minrisk._core.decoding import MetricLike, StrategyLike
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, brief
 from minrisk._core.options import Options, checked, flag
 from minrisk._core.strategy import Strategy, compares_texts
-from minrisk.evaluation.scoring import texts_of
+from minrisk._core.weights import checked_texts
+from minrisk.evaluation.scoring import reference_lists, texts_of
 from minrisk.io.inputs import InputFile
 from minrisk.io.text import FilePath
 from minrisk.report.page import BuildViews, PageBuilder, ViewWriter, save_page
@@ -84,11 +85,18 @@ def page_facts(view: View, title: str, strategy: Strategy, signature: str,
 
 def columns_of(references: Sequence[str | Sequence[str]]) -> list[list[str]]:
     """From the references of each segment to lists with a line per segment."""
-    lists = [[own] if isinstance(own, str) else list(own) for own in references]
+    lists = [*reference_lists(references)]
     if len({len(own) for own in lists}) > 1:
         raise InputError("references: every segment must have as many as the others; "
                          "records may have any number of them in their field `reference`")
     return [list(column) for column in zip(*lists, strict=True)]
+
+
+def outputs_of(against: Mapping[str, Sequence[str]] | None) -> dict[str, Sequence[str]]:
+    """The texts of further outputs by name."""
+    if not isinstance(against, Mapping | None):
+        raise InputError(f"against must have outputs by name; got {brief(against)}")
+    return {name: checked_texts(texts_of(lines), name) for name, lines in (against or {}).items()}
 
 
 def title_of(files: Sequence[InputFile]) -> str:
@@ -180,13 +188,12 @@ def inspect(
     Report(1 segment, 0 failed, 0.1 MB)
     """
     call = Call("-", options)
-    page, seed = call.take(PageOptions), call.option("seed")
+    page, seed = call.take(PageOptions), call.seed()
     decoding = call.take(WeightOptions).decoding(
         segments_of(samples, call.config.engine), call.strategy(strategy, metric, seed), PageReader)
     view = View(show=page.show,
-                against={name: texts_of(lines) for name, lines in (against or {}).items()},
-                field=page.reference_field,
-                references=columns_of(references or ()), seed=seed or 0)
+                against=outputs_of(against), field=page.reference_field,
+                references=columns_of(() if references is None else references), seed=seed or 0)
     inspecting = Inspecting(decoding, view, page, note, unit)
     with PageBuilder() as builder:
         done = call.complete(inspecting.job(call.config, builder))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from minrisk._core.decoding import MetricLike, StrategyLike, add_texts, resolve_strategy
+from minrisk._core.errors import InputError, brief
 from minrisk._core.reference_parts import PartsDecoder
 from minrisk._core.segment import Ranking, ReferencePart, References, Segment
 from minrisk.run.options import EngineName, WorkerOptions, reads_remotely
@@ -70,6 +71,8 @@ def decode_parts(
 
 def _blocks(parts: Iterable[Sequence[str] | ReferencePart]) -> Iterator[ReferencePart]:
     """Split parts in memory into blocks, so that one large part keeps all workers busy."""
+    if isinstance(parts, str) or not isinstance(parts, Iterable):
+        raise InputError(f"parts must be a list of lists of references; got {brief(parts)}")
     for number, part in enumerate(parts, 1):
         found = (part if isinstance(part, ReferencePart)
                  else References(part, name=f"part {number}"))
