@@ -3,8 +3,8 @@
     ranking = minrisk.decode(["a sample", "another sample", "a sample again"])
     print(ranking.text)
 
-Everything here is imported when it is first used. What authors of metrics, strategies and samplers
-need is in `minrisk.plugins`.
+Everything here is imported on first use. `minrisk.plugins` has what authors of metrics, strategies
+and samplers need.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from minrisk.version import __version__ as __version__
 
-# modules of what users call; classes of metrics, strategies and samplers are in the registry
+# modules of public functions; classes of metrics, strategies and samplers are in the registry
 _HOMES = {
     "_core.batch": ("Batch", "bind"),
     "_core.decoding": ("decode", "make_metric", "make_sampler", "make_strategy"),

@@ -3,7 +3,7 @@
     model.generate(**inputs, custom_generate=minrisk.hf.generate, num_samples=256, metric="chrf")
 
 `generate` of transformers prepares the inputs; this function samples with shared prefixes and
-returns the sample with the highest expected utility. It changes no object of the caller.
+returns the sample with the highest expected utility. It modifies no object of the caller.
 
 transformers (up to 5.22 at least) does not pass on the keyword `tokenizer`. The tokenizer is then
 loaded from the model's name or folder; to use another one, bind it to the function:
@@ -70,19 +70,19 @@ def generate(
     """Sample and return the best sample of each row of the batch, by MBR decoding.
 
     It is called by `generate(custom_generate=minrisk.hf.generate)`. Sampling follows the generation
-    config like `generate(do_sample=True)`: `epsilon_cutoff`, `top_k` (50 unless it is set),
-    `temperature` and so on. `num_return_sequences` is the number of best samples to return.
+    config like `generate(do_sample=True)`: `epsilon_cutoff`, `top_k` [default: 50], `temperature`
+    and so on. `num_return_sequences` is the number of best samples to return.
 
     Args:
-        model, input_ids, inputs_tensor, generation_config: what `generate` of transformers passes.
+        model, input_ids, inputs_tensor, generation_config: passed by `generate` of transformers.
         logits_processor, stopping_criteria, model_kwargs: likewise.
-        tokenizer: the tokenizer; that of the model's name or folder unless given.
+        tokenizer: the tokenizer [default: loaded from the model's name or folder].
         num_samples: number of samples of each row.
-        metric: a metric, its name or class, or a function of hypothesis and reference; chrF unless
-            given.
-        strategy: a strategy, its name or class; standard MBR unless given.
+        metric: a metric, its name or class, or a function of hypothesis and reference
+            [default: chrF].
+        strategy: a strategy, its name or class [default: standard].
         strategy_options: options of a strategy that is given by name or class.
-        seed: seed of the samples; unless given, torch's own generator (`torch.manual_seed`).
+        seed: seed of the samples [default: drawn from torch's generator (`torch.manual_seed`)].
 
     Returns:
         Token ids, or an `MbrOutput` if the config has `return_dict_in_generate`.
@@ -160,7 +160,7 @@ def _prompts(model: Any, input_ids: Tensor, inputs: Tensor | None,
     """The prefix of each output sequence, and the tokenized prompts."""
     if inputs is None or inputs.dim() != 2 or inputs.is_floating_point():
         raise InputError("minrisk.hf.generate needs input_ids; other inputs are not supported")
-    copies = len(input_ids) // len(inputs)  # one for each beam or returned sequence
+    copies = len(input_ids) // len(inputs)  # generate() repeats rows by beam or returned sequence
     prefixes: list[list[int]] = input_ids[::copies].tolist()
     mask = kwargs.get("attention_mask")
     masks = torch.ones_like(inputs) if mask is None else mask[::copies]
@@ -204,6 +204,6 @@ def _sequences(prefixes: Sequence[list[int]], samples: Sequence[Sequence[Sampled
 
 
 def _best(ranking: Ranking, count: int) -> list[int]:
-    """The first `count` of them; the last is repeated if there are too few distinct samples."""
+    """The best `count` rows; the last is repeated if there are too few distinct samples."""
     order: list[int] = ranking.order[:count].tolist()
     return order + order[-1:] * (count - len(order))

@@ -1,8 +1,8 @@
-"""What authors of metrics, strategies and samplers import; docs/extend.md has an example of each.
+"""The interface for authors of metrics, strategies and samplers; docs/extend.md has examples.
 
     from minrisk.plugins import Metric, option
 
-Names of other packages are found by their entry points: `minrisk.metrics`, `minrisk.strategies` and
+Packages register names through the entry points `minrisk.metrics`, `minrisk.strategies` and
 `minrisk.samplers`. `minrisk.testing` has checks of the contract.
 """
 

@@ -4,7 +4,7 @@
     check_metric(MyMetric())
     check_strategy(MyStrategy(metric=MyMetric()))
 
-Each check raises an AssertionError that says what is wrong. The tests of minrisk run the same
+Each check raises an AssertionError that explains the problem. The tests of minrisk run the same
 checks on generated cases.
 """
 
@@ -62,7 +62,7 @@ def check_metric(metric: AnyMetric, given: Sequence[Case] | None = None,
 
     Args:
         metric: the metric, its name or class, or a function of hypothesis and reference.
-        given: the cases to check; those of `cases()` unless given.
+        given: the cases to check [default: `cases()`].
         rtol: tolerance, relative to the largest score of a case.
 
     Raises:
@@ -88,7 +88,7 @@ def check_strategy(strategy: Strategy, segments: Sequence[Segment] | None = None
 
     Args:
         strategy: the strategy.
-        segments: the segments to rank; some with duplicates unless given.
+        segments: the segments to rank [default: generated ones, some with duplicates].
 
     Raises:
         AssertionError: if a check fails.
@@ -107,7 +107,7 @@ def check_strategy(strategy: Strategy, segments: Sequence[Segment] | None = None
 
 
 def check_rankings_are_complete(strategy: Strategy, segments: Sequence[Segment]) -> None:
-    """Each segment has a ranking with all of its hypotheses, of which the first has a utility."""
+    """Each segment has a ranking of all of its hypotheses, and the first one has a utility."""
     rankings = strategy.rank(segments)
     check_rankings(strategy.name, rankings, segments)
     for number, ranking in enumerate(rankings):
@@ -119,7 +119,7 @@ def check_rankings_are_complete(strategy: Strategy, segments: Sequence[Segment])
 
 def check_batch_does_not_change_rankings(strategy: Strategy, segment: Segment,
                                          ranking: Ranking) -> None:
-    """A segment has the same ranking alone as among others, whenever it is ranked."""
+    """A segment has the same ranking alone and among others, at any time."""
     alone = strategy.rank([segment])[0]
     assert_array_equal(alone.order, ranking.order, "the orders differ")
     assert_array_equal(alone.utility, ranking.utility, "the utilities differ")
@@ -137,7 +137,7 @@ def check_abilities(metric: AnyMetric) -> None:
 
 
 def check_shape(metric: AnyMetric, case: Case, rtol: float) -> None:
-    """Scores are a finite float64 for every pair."""
+    """The score of every pair is a finite float64."""
     matrix, wanted = _scores(metric, case), (len(case.hyps), len(case.refs))
     assert matrix.shape == wanted, f"found an array of shape {matrix.shape}, wanted {wanted}"
     assert matrix.dtype == np.float64, f"found an array of {matrix.dtype}"
@@ -153,14 +153,14 @@ def check_order_does_not_matter(metric: AnyMetric, case: Case, rtol: float) -> N
 
 
 def check_batch_does_not_matter(metric: AnyMetric, case: Case, rtol: float) -> None:
-    """Features of a text do not depend on the texts that are extracted with it."""
+    """Features of a text do not depend on other texts of the batch."""
     hyps, refs, source = _features(metric, case)
     with_others = metric.features([_OTHER_TEXT, *case.hyps])[np.arange(len(case.hyps)) + 1]
     _assert_close(metric.scores(with_others, refs, source), metric.scores(hyps, refs, source), rtol)
 
 
 def check_rows(metric: AnyMetric, case: Case, rtol: float) -> None:
-    """Selecting rows of features is selecting texts."""
+    """Selecting rows of features is equivalent to selecting texts."""
     rows = np.arange(len(case.refs))[::2]
     hyps, refs, source = _features(metric, case)
     assert len(refs) == len(case.refs)
@@ -169,7 +169,7 @@ def check_rows(metric: AnyMetric, case: Case, rtol: float) -> None:
 
 
 def check_utility(metric: AnyMetric, case: Case, rtol: float) -> None:
-    """A metric's own `utility` is `scores @ mass`."""
+    """`utility` equals `scores @ mass`."""
     hyps, refs, source = _features(metric, case)
     mass = Groups.singletons(case.groups.weights).mass
     expected = metric.scores(hyps, refs, source) @ mass
@@ -177,7 +177,7 @@ def check_utility(metric: AnyMetric, case: Case, rtol: float) -> None:
 
 
 def check_utility_against_itself(metric: AnyMetric, case: Case, rtol: float) -> None:
-    """The same if the references are the hypotheses, where a metric may use symmetry."""
+    """`utility` equals `scores @ mass` if hypotheses and references are the same features."""
     _, refs, source = _features(metric, case)
     mass = Groups.singletons(case.groups.weights).mass
     expected = metric.scores(refs, refs, source) @ mass
@@ -185,13 +185,13 @@ def check_utility_against_itself(metric: AnyMetric, case: Case, rtol: float) -> 
 
 
 def check_ignored_references(metric: AnyMetric, case: Case, rtol: float) -> None:
-    """A metric that says so has the same scores whatever the reference."""
+    """A metric that declares `ignores_references` has the same scores for all references."""
     matrix = _scores(metric, case)
     _assert_close(matrix, np.tile(matrix[:, :1], matrix.shape[1]), rtol)
 
 
 def check_singleton_groups(metric: Any, case: Case, rtol: float) -> None:
-    """An aggregate of one reference is that reference."""
+    """The aggregate of a single reference equals that reference."""
     hyps, refs, source = _features(metric, case)
     alone = metric.aggregate(refs, Groups.singletons(case.groups.weights))
     _assert_close(metric.scores(hyps, alone, source), _scores(metric, case), rtol)
@@ -208,7 +208,7 @@ def check_grouped_duplicates(metric: Any, case: Case, rtol: float) -> None:
 
 
 def check_weights_are_repetitions(metric: Any, case: Case, rtol: float) -> None:
-    """An integer weight is that many equal references, inside any group."""
+    """An integer weight k is equivalent to k equal references, in any group."""
     groups = _without_empty(case.groups)
     counts = groups.weights.astype(np.intp)
     hyps, refs, source = _features(metric, case)
@@ -220,7 +220,7 @@ def check_weights_are_repetitions(metric: Any, case: Case, rtol: float) -> None:
 
 
 def check_aggregate_of_aggregates(metric: Any, case: Case, rtol: float) -> None:
-    """The average of averages of parts is the average of all, as distributed decoding needs."""
+    """The average of the averages of parts is the average of all references."""
     groups = _without_empty(case.groups)
     hyps, refs, source = _features(metric, case)
     parts = metric.aggregate(refs, groups)
@@ -232,7 +232,7 @@ def check_aggregate_of_aggregates(metric: Any, case: Case, rtol: float) -> None:
 
 
 def check_partial_statistics(metric: Any, case: Case, rtol: float) -> None:
-    """What is left of averaged references judges as their average does."""
+    """Scores from partial statistics equal scores against the average reference."""
     groups = Groups(np.zeros(len(case.refs), np.intp), case.groups.weights)
     hyps, refs, source = _features(metric, case)
     expected = metric.scores(hyps, metric.aggregate(refs, groups), source)[:, 0]
@@ -241,7 +241,7 @@ def check_partial_statistics(metric: Any, case: Case, rtol: float) -> None:
 
 
 def check_partial_statistics_add_up(metric: Any, case: Case, rtol: float) -> None:
-    """References that are extracted in parts, by other processes, judge as all of them do."""
+    """Partial statistics of parts, pickled and added up, equal those of all references."""
     groups = case.groups
     hyps, refs, source = _features(metric, case)
     parts = []
@@ -272,7 +272,7 @@ PARTS_CHECKS: tuple[ContractCheck, ...] = (check_partial_statistics,
 
 @contextmanager
 def _explained(check: Callable[..., None], name: str, **texts: Sequence[str]) -> Iterator[None]:
-    """Say in an error what was checked, and with which texts."""
+    """Add to errors what was checked, and with which texts."""
     try:
         yield
     except (AssertionError, InputError) as error:
@@ -297,7 +297,7 @@ def _assert_close(found: Floats, expected: Floats, rtol: float) -> None:
 
 
 def _without_empty(groups: Groups) -> Groups:
-    """The same groups, with equal weights in a group that has no weight."""
+    """The same groups, with equal weights in groups that have no weight."""
     totals = np.bincount(groups.labels, groups.weights, minlength=len(groups))
     return Groups(groups.labels, np.where(totals[groups.labels] > 0, groups.weights, 1.0))
 

@@ -1,3 +1,3 @@
-"""The one place that knows the version; the build reads it too."""
+"""The version, which the build reads, too."""
 
 __version__ = "0.2.0"

@@ -1,7 +1,7 @@
-"""Conversion of names, classes, functions and objects into metrics and samplers.
+"""Converts names, classes, functions and objects to metrics and samplers.
 
-Fields that hold metrics are declared with `metric_option` (of a strategy) or `inner` (of a metric
-around others), which adapt what they are given.
+Strategies declare fields that hold a metric with `metric_option`, wrappers with `inner`; both
+convert the values that they are given.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from minrisk._core.registry import METRICS, SAMPLERS
 from minrisk._core.sampler import Sample, Sampler, changed_options
 from minrisk._core.segment import Segment
 
-MAX_LOADED_METRICS = 4  # metrics made by name that are cached
+MAX_LOADED_METRICS = 4  # size of the cache of metrics that were made by name
 
 
 def metric_option(default: Any = dataclasses.MISSING, *,
                   help: str = "metric that judges hypotheses",
                   needs: Ability = Ability.NONE, affects_results: bool = True) -> Any:
-    """A field of a strategy that holds a metric; `needs` are the abilities it must have."""
+    """A field of a strategy that holds a metric; `needs` are the abilities that it must have."""
     def convert(config: Any, name: str, value: Any) -> AnyMetric:
         metric = as_metric(value, name)
         if needs not in metric.abilities:
@@ -47,10 +47,10 @@ def metric_option(default: Any = dataclasses.MISSING, *,
 
 
 def inner(*, help: str, several: bool = False, texts_only: bool = False) -> Any:
-    """A field of a wrapper that holds one metric or several; their options have its name first.
+    """A field of a wrapper that holds one or several metrics; its name prefixes their options.
 
-    The scores of a single metric must not depend on other hypotheses; `texts_only`: on nothing but
-    the two texts and the source.
+    The scores of an inner metric must not depend on other hypotheses; with `texts_only`, they must
+    depend on nothing but the two texts and the source.
     """
     def convert(config: Any, name: str, value: Any) -> Any:
         if several and isinstance(value, tuple | list):
@@ -93,20 +93,20 @@ def as_metric(value: Any, field: str = "metric") -> AnyMetric:
 
 
 def named_metric(name: str, /, **options: Any) -> AnyMetric:
-    """A metric by its name and options; the last 4 are cached: a loop loads a model once, unless
-    its files change.
+    """A metric by its name and options. The last 4 are cached until their files change, so that a
+    loop loads a model once.
     """
     made = METRICS.make(name, **options)
     metric = made if isinstance(made, Metric) else MetricAdapter(made)
     try:
         return _shared(metric, file_states(metric))
-    except TypeError:  # an option that has no hash
+    except TypeError:  # an option is not hashable
         return metric
 
 
 @lru_cache(maxsize=MAX_LOADED_METRICS)
 def _shared(metric: AnyMetric, files: tuple[tuple[str, int, int], ...]) -> AnyMetric:
-    """The first of the metrics that are equal to this one, with its files as they are."""
+    """The metric, or an equal one from the cache; `files` is part of the key, to notice changes."""
     return metric
 
 
@@ -118,12 +118,12 @@ def given_scores(matrix: Any, segment: Segment) -> AnyMetric:
 
 
 def clear_metric_cache() -> None:
-    """Forget the cached metrics, as before a run, because their files may have changed."""
+    """Empty the metric cache, for example before a run, because files may have changed."""
     _shared.cache_clear()
 
 
 def _of_class(cls: type, field: str) -> AnyMetric:
-    if not _has_methods(cls) and "__call__" not in dir(cls):  # which every class itself has
+    if not _has_methods(cls) and "__call__" not in dir(cls):  # callable(cls) is always true
         raise _not_a_metric(cls, field)
     try:
         made = cls()
@@ -146,8 +146,8 @@ A = TypeVar("A", bound=type)
 
 
 def _adapts(base: type) -> Callable[[A], A]:
-    """A class decorator: an adapter of this base has each member that its object has, else the
-    base's.
+    """A class decorator for adapters: members of the base are looked up in the adapted object
+    first, then in the base.
     """
     def complete(adapter: A) -> A:
         for name, member in vars(base).items():
@@ -181,9 +181,10 @@ def _adapted_method(name: str, default: Callable[..., Any]) -> Callable[..., Any
 @_adapts(Metric)
 @dataclass(frozen=True)
 class MetricAdapter(Metric[Any]):
-    """Makes a metric of an object that has the methods of one but does not derive from `Metric`.
+    """Makes a metric of an object with the right methods that does not derive from `Metric`.
 
-    What it does not declare has the default, but for `loads_model`: it may load one.
+    Traits that the object does not declare have their defaults, except for `loads_model`: True,
+    because it may load one.
     """
 
     metric: Any = dataclasses.field(metadata={"transparent": True})
@@ -263,14 +264,14 @@ class FunctionSampler(Sampler):
 
 
 def _plain(text: Any) -> Any:
-    """A string of Python also where it is one of NumPy."""
+    """A plain `str` for subclasses of it, such as NumPy's."""
     return str(text) if isinstance(text, str) else text
 
 
 @_adapts(Sampler)
 @dataclass(frozen=True)
 class SamplerAdapter(Sampler):
-    """Makes a sampler of an object that has the method `sample`; what it lacks has the default."""
+    """Makes a sampler of an object that has the method `sample`; other members have defaults."""
 
     sampler: Any = dataclasses.field(metadata={"transparent": True})
 

@@ -14,7 +14,7 @@ Points = Any  # (N, D) a NumPy array, or a torch tensor on any device
 
 
 def sums(labels: Ints, values: Floats, count: int) -> Floats:
-    """(count,) the sum of the values of each label."""
+    """(count,) the sum of the values with each label."""
     totals: Floats = np.bincount(labels, values, minlength=count).astype(np.float64)
     return totals
 
@@ -22,7 +22,7 @@ def sums(labels: Ints, values: Floats, count: int) -> Floats:
 def distinct_labels(labels: Ints, count: int) -> tuple[Ints, Ints]:
     """The distinct labels below `count`, sorted, and the position of each label among them.
 
-    It is `np.unique` with the inverse, without sorting.
+    The same as `np.unique(labels, return_inverse=True)`, in linear time.
     """
     is_there = np.zeros(count, np.bool_)
     is_there[labels] = True
@@ -35,7 +35,7 @@ def finite_or_none(number: float | None) -> float | None:
 
 
 def finite_numbers(value: Any) -> Any:
-    """JSON with None for the numbers in it that are not finite."""
+    """A JSON value with None in place of NaN and infinities."""
     if isinstance(value, dict):
         return {key: finite_numbers(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Batches of segments, and their binding to a metric: features are extracted once."""
+"""Batches of segments, and `bind`, which extracts their features by a metric once."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Batch(Sequence[Segment]):
 
     Args:
         segments: the segments.
-        parent: the batch that it was made from by `keep`.
-        rows: the hypotheses of each segment of the parent that were kept.
+        parent: the batch from which `keep` made this one.
+        rows: the hypotheses of each segment of the parent that this batch keeps.
 
     >>> import minrisk
     >>> batch = minrisk.Batch([minrisk.Segment(["a", "b", "a"])])
@@ -114,11 +114,11 @@ def _extract(metric: Metric[F], segments: Sequence[Segment]) -> Iterator[Pool[F]
 
 
 def _extract_together(metric: Metric[F], segments: Sequence[Segment]) -> Iterator[Pool[F]]:
-    """One call of `features` for every distinct text of these segments."""
+    """Extract the features of all distinct texts of these segments with one call."""
     rows: dict[str, int] = {}
     bound = []
     for segment in segments:
-        own: dict[str, int] = {}  # numbered within the segment, so that no other segment matters
+        own: dict[str, int] = {}  # rows within the segment, so that results do not depend on others
         compared = _compared(metric, segment)
         hyps = _rows(own, compared.hypotheses)
         refs = _reference_rows(own, compared, hyps)
@@ -133,7 +133,7 @@ def _extract_together(metric: Metric[F], segments: Sequence[Segment]) -> Iterato
 
 
 def _check_features(name: str, features: Any, count: int) -> None:
-    """Raise InputError unless there is a row for each text, and rows can be selected."""
+    """Raise InputError unless features have one row per text and rows can be selected."""
     is_list = isinstance(features, str | list | tuple | dict | None)
     if is_list or not hasattr(features, "__getitem__") or not hasattr(features, "__len__"):
         raise InputError(f"metric {name!r}: `features` returned {type(features).__name__}, wanted "
@@ -153,8 +153,7 @@ def _reference_rows(known: dict[str, int], segment: Segment, hyps: Ints) -> Ints
     if segment.references is segment.hypotheses:
         return hyps
     if segment.self_columns is not None and segment.rows is None:
-        # the hypotheses, repeated by their counts
-        return np.repeat(hyps, segment.counts)
+        return np.repeat(hyps, segment.counts)  # the references are the hypotheses
     return _rows(known, segment.references)
 
 

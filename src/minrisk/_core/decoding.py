@@ -24,14 +24,14 @@ METRIC, STRATEGY = "chrf", "standard"  # the defaults
 SAMPLER, ENDPOINT_SAMPLER = "hf", "openai"  # the defaults without an endpoint, and with one
 _SHARE = Bounds(ge=0, le=1)
 
-# what each may be given as; names of metrics carry arguments too, and plug-ins have others
+# str, because names may have arguments (comet:FOLDER) and plug-ins add further names
 MetricLike = MetricName | str | AnyMetric | type[Any] | Callable[[str, str], float]
 StrategyLike = StrategyName | str | Strategy | type[Any]
 SamplerLike = SamplerName | str | Sampler | Callable[[Any, int], Iterable[Any]]
 
 
 def default_sampler(endpoint: str | None) -> str:
-    """The name of the sampler where none is given."""
+    """The name of the default sampler."""
     return SAMPLER if endpoint is None else ENDPOINT_SAMPLER
 
 
@@ -43,8 +43,8 @@ def make_metric(name: MetricName | str, /, **options: Any) -> AnyMetric:
 
     Args:
         name: "chrf", "comet:FOLDER", "chrf*0.5+comet", "cached:bleurt" and so on.
-        options: the fields of its dataclass; those of an inner metric have its name first, as in
-            `chrf__order=4`.
+        options: the fields of its dataclass; options of an inner metric are prefixed with its
+            name, as in `chrf__order=4`.
 
     Returns:
         The metric.
@@ -99,7 +99,7 @@ def make_sampler(name: SamplerName | str, /, **options: Any) -> Sampler:
 
 
 class HasSegment(Protocol):
-    """A result of another call."""
+    """A result that holds its segment, for example of `sample`."""
 
     @property
     def segment(self) -> Segment: ...
@@ -124,34 +124,34 @@ def decode(
 ) -> Ranking:
     """Rank hypotheses by their expected utility over the references.
 
-    A loop over segments that passes their `position` gives the results of `minrisk decode` for a
-    file, also with a random strategy. Metrics by name are cached (the last 4), so that a loop loads
-    a model once.
+    A loop that passes the `position` of each segment gives the same results as `minrisk decode` on
+    a file, even with a random strategy. The last 4 metrics made by name are cached, so that a loop
+    loads a model once.
 
     Args:
         hypotheses: the texts that may be chosen, usually samples of a model; or a `Segment`, or
             a result of `sample` or another call, which has its references, weights and so on.
-        references: the texts they are scored against; the hypotheses themselves unless given.
+        references: the texts they are scored against [default: the hypotheses themselves].
         source: the source text, for metrics that need it.
-        weights: one per reference; equal unless given.
-        counts: number of equal samples that each hypothesis stands for; 1 unless given.
-        logprobs: log-probability of each hypothesis, for the metric `logprob`; no weight.
-        lengths: length of each hypothesis in tokens, for the same.
-        position: the segment's place in the input, which seeds its random stream.
+        weights: one per reference [default: equal].
+        counts: number of equal samples that each hypothesis stands for [default: 1].
+        logprobs: log-probability of each hypothesis, for the metric `logprob`; not a weight.
+        lengths: length of each hypothesis in tokens, for the metric `logprob`.
+        position: the segment's position in the input, which seeds its random stream.
         outcomes: what each hypothesis printed when it was executed, for the metric "outcomes".
-        metric: a metric, its name or class, or a function of hypothesis and reference; chrF unless
-            given. `make_metric` makes one by name with options.
+        metric: a metric, its name or class, or a function of hypothesis and reference
+            [default: chrF]. `make_metric` makes one by name with options.
         matrix: scores instead of a metric: a row for each hypothesis and a column for each
             reference, or for each distinct one, as `--matrix` writes them
             (`numpy.load("scores.npz")["0"]`).
-        strategy: a strategy, its name or class; every hypothesis against every reference unless
-            given.
-        abstain: minimum share of all samples in the largest cluster of samples that agree by the
+        strategy: a strategy, its name or class [default: standard, every hypothesis against every
+            reference].
+        abstain: minimum share of the samples in the largest cluster of similar samples, by the
             metric; below it, the ranking is `abstained` and has no `text`.
         options: options of a strategy that is given by name or class.
 
     Returns:
-        All hypotheses, best first; `text` is the best, `utility` has their expected scores.
+        All hypotheses, best first; `text` is the best one, `utility` holds the expected scores.
 
     Raises:
         InputError: if an argument is not valid, or the metric lacks an ability that the strategy
@@ -189,7 +189,7 @@ def decode(
 
 
 def _measuring(strategy: Strategy) -> Strategy:
-    """The strategy, whose rankings then say how far the samples disagree."""
+    """The strategy, wrapped so that rankings include the disagreement of the samples."""
     from minrisk.strategies.uncertain import Uncertain
 
     return Uncertain(strategy)
@@ -202,7 +202,7 @@ def add_texts(ranking: Ranking, segment: Segment, strategy: Strategy) -> Ranking
 
 def check_owners(known: Iterable[str], metric: MetricLike | None,
                  options: Mapping[str, Any]) -> None:
-    """Raise an error for an unknown option that the metric has, or another strategy."""
+    """Raise an error for an unknown option that belongs to the metric or to another strategy."""
     for option in [name for name in options if name not in set(known)]:
         chosen = as_metric(METRIC if metric is None else metric)
         if option in option_names(type(chosen)):
@@ -217,13 +217,13 @@ def check_owners(known: Iterable[str], metric: MetricLike | None,
 
 
 def option_names(cls: Any) -> list[str]:
-    """The names of the options of a metric or strategy class; none if it is no dataclass."""
+    """The names of the options of a metric or strategy class; none if it is not a dataclass."""
     return [f.name for f in dataclasses.fields(cls)] if dataclasses.is_dataclass(cls) else []
 
 
 def resolve_strategy(strategy: StrategyLike | None, metric: MetricLike | None,
                     options: dict[str, Any], default: str = STRATEGY) -> Strategy:
-    """The strategy of a name or class with a metric and options, or a given object."""
+    """A strategy from its name or class with a metric and options; an object as it is."""
     if strategy is None or isinstance(strategy, str):
         return make_strategy(strategy or default, METRIC if metric is None else metric, **options)
     if isinstance(strategy, type) and issubclass(strategy, Options):

@@ -11,10 +11,10 @@ from typing import Self
 
 
 class Wording(str):
-    """A text that names options as in Python; the command line shows these as flags.
+    """A message that names options as in Python; the command line shows them as flags.
 
-    Only the template names options. The values are the user's, and are shown as they are: a file
-    may be called `seed=3`.
+    Only options in the template are renamed. Values are shown unchanged: a file may be called
+    `seed=3`.
 
     >>> Wording("{path} exists; overwrite=True replaces it", path="seed=3.jsonl")
     'seed=3.jsonl exists; overwrite=True replaces it'
@@ -29,7 +29,7 @@ class Wording(str):
         return made
 
     def renamed(self, rename: Callable[[str], str]) -> str:
-        """The text with the options of its template (and of messages in its values) renamed."""
+        """The text with the options in its template (and in nested messages) renamed."""
         if not self.values:
             return rename(self.template)
         values = {name: with_options(value, rename) if isinstance(value, Wording | Exception)
@@ -44,7 +44,7 @@ def with_options(text: object, rename: Callable[[str], str]) -> str:
 
 
 def message_of(error: BaseException | str) -> str:
-    """The text of an error or a warning: with its template, if it has one."""
+    """The text of an error or a warning: a `Wording`, if it was made from one."""
     first = error.args[0] if isinstance(error, BaseException) and error.args else error
     return first if isinstance(first, Wording) else str(error)
 
@@ -81,10 +81,10 @@ class MissingExtra(MinriskError, ImportError):  # noqa: N818 - it says what to i
 
 
 class UnusableError(MinriskError):
-    """An error that every segment would have: a wrong key, a missing model, a server that is down.
+    """An error that affects every segment: a wrong key, a missing model, a server that is down.
 
-    It ends a run, also where errors of single segments are skipped: the other segments would fail
-    for the same reason, and can be tried again once it is fixed.
+    It aborts a run, even one that skips errors of single segments: the other segments would fail
+    for the same reason, and can be resumed once it is fixed.
 
     >>> import minrisk
     >>> issubclass(minrisk.UnusableError, minrisk.MinriskError)
@@ -93,19 +93,19 @@ class UnusableError(MinriskError):
 
 
 def not_features(found: object) -> InputError:
-    """The error for texts, or anything else, in the place of a metric's features."""
+    """The error for a value that is not a metric's features, such as plain texts."""
     return InputError("expected what the metric's `features` returns, as in "
                       "metric.scores(metric.features(hypotheses), metric.features(references)); "
                       f"got {type(found).__name__}")
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """A warning that shows the line that called minrisk, however deep inside it is noticed."""
+    """Warn with the line that called minrisk as the location, at any depth of the stack."""
     frame, depth, level = currentframe(), 1, 2
     while frame and (caller := frame.f_back):
         depth += 1
         if _is_ours(frame) and not _is_ours(caller):
-            level = depth  # the outermost: a package that we call may call us back
+            level = depth  # keep the outermost, because packages that we call may call us back
         frame = caller
     warnings.warn(message, category, stacklevel=level)
 
@@ -128,7 +128,7 @@ def needs_extra(what: str, extra: str) -> Iterator[None]:
     except MissingExtra:
         raise
     except ImportError as error:
-        if error.name is None:  # a package is there, but fails: beside an old one, say
+        if error.name is None:  # installed but broken, e.g. by an outdated dependency
             raise MissingExtra(Wording("{what} fails to import a package: {error}; for versions "
                                        "that fit: pip install 'minrisk[{extra}]'",
                                        what=what, error=error, extra=extra)) from error
@@ -147,13 +147,13 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
 
 def nearest(name: object, choices: Iterable[object]) -> str | None:
     """The choice that is spelled most like the name, if one is close."""
-    from difflib import get_close_matches  # here, because only errors need it
+    from difflib import get_close_matches  # slow to import, and only errors need it
 
     return next(iter(get_close_matches(str(name), map(str, choices), n=1)), None)
 
 
 def brief(value: object) -> str:
-    """The beginning of a value's `repr`, for messages, also where Python cannot print the value."""
+    """The beginning of a value's `repr`, for messages; never fails."""
     try:
         return f"{value!r:.60}"
     except (ValueError, RecursionError):  # thousands of digits, or a list that contains itself

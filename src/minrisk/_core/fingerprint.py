@@ -1,7 +1,7 @@
-"""The code and the files that the scores of a metric depend on besides its options.
+"""Fingerprints of the code and files on which the scores of a metric depend besides its options.
 
-Not covered are changes of what such a file uses in turn (modules that it imports, programs that it
-starts, servers that it asks), of installed packages, and of models behind a name on the hub.
+They do not cover what such a file uses in turn (imported modules, programs, servers), installed
+packages, or models that are loaded by name from the hub.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 from minrisk._core.options import inner_metrics, unwrapped
 
 _MAX_FILES_PER_FOLDER = 1000
-_MAX_HASHED_BYTES = 1 << 20  # of a file; of larger ones size and modification time count
+_MAX_HASHED_BYTES = 1 << 20  # larger files are identified by size and modification time
 
 
 def fingerprint(metric: Any) -> str:
-    """Changes when the code or a file behind the metric, or a metric inside it, does."""
+    """A string that changes with the code and the files of the metric and its inner metrics."""
     own = metric.fingerprint()
     if own is None:
         own = digest([*module_files(type(unwrapped(metric))), *named_files(metric)])
@@ -30,7 +30,7 @@ def fingerprint(metric: Any) -> str:
 
 
 def file_states(metric: Any) -> tuple[tuple[str, int, int], ...]:
-    """Name, size and modification time of all files behind a metric, which tell of changes."""
+    """Name, size and modification time of all files of a metric, to detect changes cheaply."""
     found = [state for part in inner_metrics(metric) for state in file_states(part)]
     for file in (file for path in named_files(metric) for file in files_of(path)):
         with suppress(OSError):  # the metric reports it when it needs the file
@@ -49,16 +49,16 @@ def digest(paths: Iterable[str]) -> str:
 
 
 def module_files(*owners: Any) -> Iterator[str]:
-    """The files in which classes, functions or modules of other packages are written."""
+    """The source files of classes, functions or modules, except for those of minrisk."""
     for owner in owners:
         name = str(getattr(owner, "__module__", None) or getattr(owner, "__name__", ""))
         file = getattr(sys.modules.get(name), "__file__", None)
-        if file and name.partition(".")[0] != "minrisk":  # whose version is in the signature
+        if file and name.partition(".")[0] != "minrisk":  # covered by the version in the signature
             yield file
 
 
 def named_files(metric: Any) -> Iterator[str]:
-    """Options of a metric that are the name of a file or folder."""
+    """Values of the metric's options that are paths of existing files or folders."""
     config = unwrapped(metric)
     if not dataclasses.is_dataclass(config):
         return
@@ -70,7 +70,7 @@ def named_files(metric: Any) -> Iterator[str]:
 
 
 def files_of(path: str) -> Iterator[str]:
-    """The file, or the first of those in the folder and in its folders."""
+    """The file itself, or the first files in the folder and its subfolders."""
     if not os.path.isdir(path):
         yield path
         return
@@ -81,7 +81,7 @@ def files_of(path: str) -> Iterator[str]:
 def _exists(path: str) -> bool:
     try:
         return os.path.exists(path)
-    except ValueError:  # no text that could be a path
+    except ValueError:  # not a valid path, e.g. a null character
         return False
 
 

@@ -1,6 +1,5 @@
-"""Groups of references that are averaged together, and features that are weighted sets of texts.
-
-The latter are for metrics whose averages are linear.
+"""Groups of references that are averaged together, and `WeightedRows`, features for metrics whose
+averages are linear.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Groups:
     def singletons(cls, weights: Floats) -> Groups:
         """One group per reference."""
         groups = cls(np.arange(weights.size), weights)
-        # what the lazy attributes would find
+        # set the lazy attributes, whose values are known here
         vars(groups).update(members=groups.labels, are_singletons=True, _totals=weights)
         return groups
 
@@ -54,7 +53,7 @@ class Groups:
         if not 1 <= groups <= weights.size:
             raise InputError(f"groups must be from 1 to {weights.size}, the number of references; "
                              f"got {groups}")
-        # spreads the remainder: sizes differ by at most one
+        # sizes differ by at most one
         labels = np.arange(weights.size) * groups // weights.size
         return cls(labels if rng is None else rng.permutation(labels), weights)
 
@@ -63,7 +62,7 @@ class Groups:
 
     @lazy
     def members(self) -> Ints:
-        """The rows of the references that are in a group."""
+        """The rows of the references that belong to a group."""
         return np.flatnonzero(self.labels >= 0)
 
     @lazy
@@ -87,7 +86,7 @@ class Groups:
     def share(self) -> Floats:
         """(R,) weight of each reference within its group; sums to 1 over each group."""
         sizes = np.bincount(self.labels[self.members], minlength=len(self))
-        # a group without weight is averaged uniformly: its mass is 0, but NaN would spread
+        # a group without weight is averaged uniformly: 0 / 0 would be NaN, and NaN * 0 is NaN
         weights = np.where(self._totals[self.labels] > 0, self.weights, 1.0)
         totals = np.where(self._totals > 0, self._totals, sizes)
         share = np.zeros_like(self.weights)
@@ -95,7 +94,7 @@ class Groups:
         return share
 
     def only_members(self) -> Groups:
-        """The same groups without the references that are in none."""
+        """The same groups without the references that belong to none."""
         return Groups(self.labels[self.members], self.weights[self.members])
 
 
@@ -107,11 +106,11 @@ class WeightedRows:
     features exactly; in an aggregate of aggregates the weights are multiplied.
     """
 
-    owner: object  # the metric that made the features
+    owner: object  # the metric that extracted the features
     base: Any  # features of the distinct texts, in the metric's own format
     offsets: Ints  # (rows + 1,) start of each row in `members` and `weights`
     members: Ints  # rows of `base`
-    weights: Floats  # of the members
+    weights: Floats  # one per member
 
     @classmethod
     def plain(cls, owner: object, base: Any, rows: Ints) -> Self:
@@ -133,7 +132,7 @@ class WeightedRows:
                        weights=self.weights[members])
 
     def check(self, user: object) -> None:
-        """Raise an error if another metric uses the features: its scores would be wrong."""
+        """Raise an error if `user` is not the metric that extracted the features."""
         if self.owner is not user and self.owner != user:
             raise InputError(f"features of {self.owner} cannot be scored by {user}; "
                              "extract them with the same metric")
@@ -152,19 +151,19 @@ class WeightedRows:
                        weights=self.weights[members] * share)
 
     def spread(self, weights: Floats) -> Floats:
-        """The weight of each member, from the weights of the rows."""
+        """The weight of each member, given a weight per row."""
         spread: Floats = self.weights * np.repeat(weights, np.diff(self.offsets))
         return spread
 
     def _expand(self, rows: Ints) -> tuple[Ints, Ints]:
-        """The positions of the members of these rows, and the start of each row among them."""
+        """The positions of the members of these rows, and where each row starts among them."""
         starts, sizes = self.offsets[rows], np.diff(self.offsets)[rows]
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         return np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1]), offsets
 
 
 def check_rows(user: object, *features: object) -> None:
-    """Raise an error unless this metric made the features."""
+    """Raise an error unless this metric extracted the features."""
     for rows in features:
         if not isinstance(rows, WeightedRows):
             raise not_features(rows)

@@ -9,10 +9,10 @@ T = TypeVar("T")
 
 
 class lazy(Generic[T]):  # noqa: N801 - a decorator
-    """`functools.cached_property` without the lock that it has in Python 3.11.
+    """`functools.cached_property` without the lock that Python 3.11 takes.
 
-    A process that is forked while another thread holds the lock would wait for it for ever. Threads
-    that compute a value at the same time all get the first one that is stored.
+    A process forked while another thread holds that lock would deadlock. Threads that compute a
+    value concurrently all get the one that is stored first.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
@@ -20,6 +20,6 @@ class lazy(Generic[T]):  # noqa: N801 - a decorator
         self.__doc__ = compute.__doc__
 
     def __get__(self, owner: Any, _: type) -> T:
-        # in the instance's own dictionary, where it is found first from now on
+        # stored in the instance's dictionary, where the next access finds it
         value: T = owner.__dict__.setdefault(self._compute.__name__, self._compute(owner))
         return value

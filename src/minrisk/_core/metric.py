@@ -25,21 +25,21 @@ from minrisk._core.segment import Ranking, Segment
 
 
 class Features(Protocol):
-    """A batch of texts in the representation of one metric; rows can be selected."""
+    """A metric's representation of a batch of texts; rows can be selected."""
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, rows: Ints, /) -> Self: ...
 
 
-PartialStatistics = npt.NDArray[Any]  # of references; those of parts add up
+PartialStatistics = npt.NDArray[Any]  # additive over parts of the references
 
 F = TypeVar("F", bound=Features)
 F_in = TypeVar("F_in", bound=Features, contravariant=True)
 
 
 class Ability(Flag):
-    """What a metric can do besides scoring pairs, where it has methods for it."""
+    """What a metric can do besides scoring pairs; each flag stands for methods of `Metric`."""
 
     NONE = 0
     AVERAGES = auto()
@@ -52,11 +52,11 @@ class Ability(Flag):
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods of `Metric` that it takes."""
+        """The methods of `Metric` that implement it."""
         return tuple(method for ability in self for method in _ABILITIES[ability][1])
 
     def __str__(self) -> str:
-        """The predicate of a sentence: "a metric that ..."."""
+        """The words that complete "a metric that ..." in messages."""
         return " and ".join(_ABILITIES[ability][0] for ability in self)
 
 
@@ -90,17 +90,17 @@ class Traits:
 
     @classmethod
     def of(cls, metric: Any) -> Traits:
-        """Those that an object declares; what it does not declare has its default."""
+        """The traits that an object declares, with defaults for the others."""
         found: dict[str, Any] = {
             f.name: getattr(metric, f.name, f.default) for f in dataclasses.fields(cls)}
         return cls(**found)
 
     @classmethod
     def combined(cls, metrics: Iterable[AnyMetric]) -> Traits:
-        """Those of a metric that computes its scores from the scores of these.
+        """The traits of a metric that computes its scores from the scores of these metrics.
 
-        It has their abilities as far as it has methods for them, and is a vote of votes if it says
-        what the `answers` are (`DerivedMetric`).
+        Abilities also require methods of its own, and it is a vote only if it defines `answers`
+        (see `DerivedMetric`).
         """
         found = [cls.of(metric) for metric in metrics]
         return cls(
@@ -112,7 +112,7 @@ class Traits:
             is_vote=all(own.is_vote for own in found),
             is_error=all(own.is_error for own in found),
             loads_model=any(own.loads_model for own in found),
-            # a model encodes the texts of a batch together
+            # one model among them suffices to encode whole batches
             features_per_segment=all(own.features_per_segment for own in found),
             needs_segment=any(own.needs_segment for own in found),
             compares_hypotheses=any(own.compares_hypotheses for own in found))
@@ -122,8 +122,8 @@ class Metric(Options, ABC, Generic[F]):
     """A score for every pair of hypothesis and reference; higher is always better.
 
     A metric is a frozen dataclass whose fields are its options. It has a name, `features` and
-    `scores`. What else it can do follows from the methods that it has (`abilities`). Class
-    variables or properties declare the rest: what it needs (`needs_source`) and what it costs
+    `scores`. The optional methods that it overrides determine its `abilities`. Class variables or
+    properties declare the rest, such as what it needs (`needs_source`) and what it costs
     (`loads_model`).
 
     >>> import numpy as np
@@ -142,7 +142,7 @@ class Metric(Options, ABC, Generic[F]):
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Let `scores` of every metric check what it gets and returns."""
+        """Wrap `scores` of every metric in checks of its arguments and its result."""
         super().__init_subclass__(**options)
         if "scores" in vars(cls):
             cls.scores = _checked_scores(cls.scores)  # type: ignore[method-assign]
@@ -153,49 +153,49 @@ class Metric(Options, ABC, Generic[F]):
 
     @property
     def abilities(self) -> Ability:
-        """What it can do besides scoring pairs: what it overrides the methods for.
+        """What it can do besides scoring pairs, derived from the methods that it overrides.
 
-        A metric that can do some of it with certain options only declares what it can.
+        A metric whose abilities depend on its options overrides this property.
         """
         return implemented_abilities(type(self))
 
     @property
     def needs_source(self) -> bool:
-        """Whether its scores depend on the source, whose features `scores` then gets."""
+        """Whether its scores depend on the source; then `scores` gets the features of the source.
+        """
         return False
 
     @property
     def reads_source(self) -> bool:
-        """Whether it gets the source where a segment has one, also if it does not always need it.
-        """
+        """Whether it gets the source of segments that have one, even if it does not require it."""
         return self.needs_source
 
     @property
     def ignores_references(self) -> bool:
-        """Whether its scores are the same whatever the reference, so that it compares no texts."""
+        """Whether its scores are independent of the reference, as in quality estimation."""
         return False
 
     @property
     def compares_outcomes(self) -> bool:
-        """Whether it gets the outcomes of hypotheses (`Segment.outcomes`), not their texts."""
+        """Whether it compares the outcomes of hypotheses (`Segment.outcomes`), not their texts."""
         return False
 
     @property
     def is_vote(self) -> bool:
-        """Whether two texts agree or do not, and nothing between: it compares their `answers`."""
+        """Whether scores are 1 or 0 because it compares `answers`: MBR is then a majority vote."""
         return False
 
     @property
     def is_error(self) -> bool:
-        """Whether it is a negated error rate, which reports show with its original sign."""
+        """Whether it is a negated error rate; reports restore the sign."""
         return False
 
     @property
     def loads_model(self) -> bool:
         """Whether it loads a model or starts a program.
 
-        Then there is one worker, which gets batches of segments; otherwise there is one worker per
-        core, which gets one segment at a time.
+        If so, there is one worker, which gets batches of segments; otherwise there is one worker
+        per core, which gets one segment at a time.
         """
         return False
 
@@ -206,23 +206,23 @@ class Metric(Options, ABC, Generic[F]):
 
     @property
     def concurrent_batches(self) -> int:
-        """Number of batches that threads score at once, so that no device waits for the host.
+        """Number of batches to score concurrently in threads, so that the GPU never waits.
 
-        It is asked for after `prepare`. A wrapper has that of its inner metrics.
+        It is read after `prepare`. A wrapper uses the value of its inner metrics.
         """
         return concurrent_batches_of(inner_metrics(self))
 
     @property
     def needs_segment(self) -> bool:
-        """Whether its features depend on more than texts, so that `segment_features` makes them."""
+        """Whether features depend on more than texts; if so, `segment_features` extracts them."""
         return False
 
     @property
     def compares_hypotheses(self) -> bool:
         """Whether a score depends on the other hypotheses of the segment.
 
-        Then `segment_features` makes features of whole segments, also where few hypotheses are
-        left, and the metric cannot be inside a wrapper.
+        If so, `segment_features` always gets whole segments, even if few hypotheses are left, and
+        the metric cannot be used inside a wrapper.
         """
         return False
 
@@ -232,7 +232,7 @@ class Metric(Options, ABC, Generic[F]):
             part.prepare()
 
     def prepare_thread(self) -> None:
-        """Prepare a thread that scores batches beside others, before its first one."""
+        """Prepare a thread that scores batches concurrently with others, before its first batch."""
         for part in inner_metrics(self):
             part.prepare_thread()
 
@@ -241,14 +241,14 @@ class Metric(Options, ABC, Generic[F]):
         """The features of the texts, one row per text; rows can be selected."""
 
     def segment_features(self, segment: Segment, texts: Sequence[str]) -> F:
-        """The features of the texts of one segment, of which a metric may read more than texts."""
+        """The features of texts of one segment, for metrics that read other fields of it."""
         return self.features(texts)
 
     def as_given(self, refs: F) -> F:
-        """The features of references that were given, from those of their texts.
+        """Adapt features to references that were given, rather than sampled.
 
-        A vote may take all of such a text as its answer, as gold answers stand alone. A sample in
-        the place of a reference has an answer only where a hypothesis has one.
+        A vote may take such a text as the answer as a whole, because gold answers stand alone. In
+        a sample, used as a reference, the answer is extracted as in a hypothesis.
         """
         return refs
 
@@ -257,7 +257,7 @@ class Metric(Options, ABC, Generic[F]):
         """(H, R) the score of every pair."""
 
     def utility(self, hyps: F, refs: F, mass: Floats, source: F | None = None) -> Floats:
-        """(H,) `scores @ mass`; override it to reduce without ever holding the matrix."""
+        """(H,) `scores @ mass`; override it to compute this without storing the matrix."""
         return self.scores(hyps, refs, source) @ mass
 
     def aggregate(self, refs: F, groups: Groups) -> F:
@@ -265,10 +265,10 @@ class Metric(Options, ABC, Generic[F]):
         raise lacks_ability(self, Ability.AVERAGES)
 
     def partial_statistics(self, hyps: F, refs: F, weights: Floats) -> PartialStatistics:
-        """All that the hypotheses need to know of averaged references.
+        """The statistics of the references that scores against their average depend on.
 
-        It can be pickled, grows with the hypotheses and not with the references, and is linear in
-        the weights: those of several parts add up to that of the whole.
+        They can be pickled, their size does not depend on the number of references, and they are
+        linear in the weights: the statistics of the parts add up to those of the whole.
         """
         raise lacks_ability(self, Ability.PARTIAL_STATISTICS)
 
@@ -277,22 +277,23 @@ class Metric(Options, ABC, Generic[F]):
         raise lacks_ability(self, Ability.PARTIAL_STATISTICS)
 
     def vectors(self, features: F) -> Points:
-        """(N, D) embeddings to cluster, in single or double precision; near texts are similar."""
+        """(N, D) embeddings for clustering, in single or double precision."""
         raise lacks_ability(self, Ability.VECTORS)
 
     def quality(self, hyps: F, source: F | None) -> Floats:
         """(H,) quality estimates of the hypotheses without references, from the source alone.
 
-        The source is None unless `needs_source` says that it is needed.
+        The source is None unless `needs_source`.
         """
         raise lacks_ability(self, Ability.QUALITY)
 
     def choose(self, hyps: F, counts: Ints, source: F | None) -> int:
-        """The row of the best of distinct hypotheses; `counts` are the samples that each is."""
+        """The row of the best of distinct hypotheses; `counts` has the number of samples of each.
+        """
         raise lacks_ability(self, Ability.CHOICE)
 
     def surrogate(self, hyps: F, refs: F, mass: Floats, source: F | None = None) -> Surrogate[F]:
-        """A cheap approximation of the scores, which a few exact scores correct."""
+        """A cheap approximation of the scores, to be corrected by a few exact scores."""
         raise lacks_ability(self, Ability.SURROGATE)
 
     def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
@@ -300,24 +301,24 @@ class Metric(Options, ABC, Generic[F]):
         raise lacks_ability(self, Ability.CORPUS_STATISTICS)
 
     def corpus(self, statistics: Floats) -> float:
-        """The score of a corpus (or sentence, or resample) from the (S,) sum of its statistics."""
+        """The score of a corpus, sentence or resample from the (S,) sum of its statistics."""
         raise lacks_ability(self, Ability.CORPUS_STATISTICS)
 
     def answers(self, features: F) -> list[str | None] | None:
-        """(N,) the answer of each text, in one form; texts with the same answer are one choice.
+        """(N,) the normalised answer of each text; texts with the same answer count as one choice.
 
-        None for a text without an answer; None instead of the list if the metric extracts none.
-        Answers are equal exactly where the scores of a vote (`is_vote`) are 1.
+        None for a text without an answer; None instead of the list if the metric does not extract
+        answers. If the metric `is_vote`, a score is 1 exactly if the answers are equal.
         """
         return None
 
     def agreement(self, scores: Floats, whole: Floats) -> Floats:
-        """(H, R) how far texts agree: 1 as with themselves, 0 as unrelated ones.
+        """(H, R) scores rescaled to agreement: 1 for equal texts, 0 for unrelated ones.
 
-        It grows evenly with what they have in common. The whole (R,) is the score of each reference
-        against itself; where it is not positive, as for negated errors, the worst score at hand is
-        that of unrelated texts. What cannot be told apart agrees, but not with a text that scores
-        nothing where others score something.
+        Linear in the score: `whole` (R,), the score of each reference against itself, becomes 1.
+        Zero stays 0, but if `whole` is not positive, as for negated error rates, the lowest score
+        against the reference becomes 0. If all scores against a reference are equal, all agree;
+        but none does if they are 0 and there are positive ones elsewhere.
         """
         none = np.where(whole > 0, 0.0, scores.min(axis=0))
         size = whole - none
@@ -326,14 +327,14 @@ class Metric(Options, ABC, Generic[F]):
         return result
 
     def votes_among(self, features: F) -> Iterator[tuple[AnyMetric, Any]]:
-        """The votes that it consists of, each with its part of the features."""
+        """The votes among its inner metrics (or itself), each with its own features."""
         if self.is_vote:
             yield self, features
 
     def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
         """Further fields of the output of a segment, with values that JSON can hold.
 
-        The answer and the votes of a vote are fields of every output, and not among these.
+        The answer and the votes of a vote are not included: every output has them.
         """
         found: dict[str, Any] = {}
         for part in inner_metrics(self):
@@ -341,22 +342,22 @@ class Metric(Options, ABC, Generic[F]):
         return found
 
     def take_usage(self, source: str | None, texts: Iterable[str]) -> Counter[str]:
-        """Requests and tokens that scores of these texts took since they were last asked for.
+        """Requests and tokens that scoring these texts took since the last call; resets them.
 
-        A wrapper adds up what its inner metrics took.
+        A wrapper returns the sum over its inner metrics.
         """
         own = tuple(texts)
         return sum((part.take_usage(source, own) for part in inner_metrics(self)), Counter())
 
     def fingerprint(self) -> str | None:
-        """An identifier of what the scores depend on besides the options and the files they name.
+        """An identifier of what scores depend on besides the options and the files they name.
 
-        When it changes, cached scores are not used again.
+        Cached scores are discarded when it changes.
         """
         return None
 
     def sacrebleu_fields(self, statistics: Floats | None) -> Mapping[str, Any] | None:
-        """The options as fields of a sacreBLEU signature, in its names and order.
+        """The options as fields of a sacreBLEU signature, in sacreBLEU's names and order.
 
         None if such a signature cannot express all options. The statistics (K, S) are those of the
         scored corpora; None if sentences are scored.
@@ -365,11 +366,11 @@ class Metric(Options, ABC, Generic[F]):
 
 
 def _checked_scores(scores: Callable[..., Floats]) -> Callable[..., Floats]:
-    """The method `scores`, with checks of what it gets and returns."""
+    """The method `scores` with checks of its arguments and its result."""
     @wraps(scores)
     def checked(metric: Any, hyps: Any, refs: Any, source: Any = None) -> Floats:
         for given in (hyps, refs, source):
-            if type(given) in (str, list, tuple):  # whose rows cannot be selected
+            if type(given) in (str, list, tuple):  # texts; rows cannot be selected
                 raise not_features(given)
         found = scores(metric, hyps, refs, source)
         wanted = (len(hyps), len(refs))
@@ -389,7 +390,7 @@ AnyMetric = Metric[Any]
 
 
 class DerivedMetric(Metric[F]):
-    """A metric whose traits follow from those of other metrics: `traits` has them all."""
+    """A metric whose traits are derived from those of other metrics, in `traits`."""
 
     @property
     @abstractmethod
@@ -397,9 +398,9 @@ class DerivedMetric(Metric[F]):
 
     @lazy
     def _traits(self) -> Traits:
-        """The traits, with what it has methods for.
+        """The traits, limited to the abilities that it has methods for.
 
-        Found once: each trait asks for all traits of the metrics inside, which do likewise.
+        Cached, because each trait needs all traits of the inner metrics, recursively.
         """
         found, cls = self.traits, type(self)
         return replace(found, abilities=found.abilities & implemented_abilities(cls),
@@ -415,12 +416,12 @@ for _trait in dataclasses.fields(Traits):
 
 
 def reads_segment(metric: AnyMetric) -> bool:
-    """Whether its features depend on more than texts, so that `segment_features` makes them."""
+    """Whether `segment_features` extracts its features."""
     return metric.needs_segment or metric.compares_hypotheses
 
 
 def concurrent_batches_of(metrics: Iterable[AnyMetric]) -> int:
-    """The smallest number of those metrics that load a model or ask for threads."""
+    """The smallest `concurrent_batches` of the metrics that load a model or want threads."""
     found = [(metric.concurrent_batches, metric.loads_model) for metric in metrics]
     return min((number for number, loads in found if loads or number > 1), default=1)
 
@@ -435,7 +436,7 @@ class Surrogate(Protocol[F_in]):
 
 
 def implemented_abilities(thing: object) -> Ability:
-    """The abilities for which an object, or a class, has methods that are not those of `Metric`."""
+    """The abilities whose methods an object or class overrides."""
     def has(method: str) -> bool:
         found = getattr(thing, method, None)
         return callable(found) and found is not getattr(Metric, method)
@@ -445,15 +446,15 @@ def implemented_abilities(thing: object) -> Ability:
 
 
 def possible_abilities(cls: type) -> Ability:
-    """The abilities that metrics of a class have, all of them or with certain options.
+    """The abilities that metrics of a class have, always or with certain options.
 
-    None for a wrapper: it depends on the metrics inside it.
+    None for a wrapper, because its abilities depend on the inner metrics.
     """
     return Ability.NONE if inner_field(cls) else implemented_abilities(cls)
 
 
 def metrics_with(ability: Ability) -> Iterator[str]:
-    """The names of all installed metrics with this ability, some by an option."""
+    """The names of all installed metrics that have this ability, some only with an option."""
     return (name for name, cls in METRICS.installed() if ability in possible_abilities(cls))
 
 
@@ -464,7 +465,7 @@ def required_abilities(strategy: type) -> dict[str, Ability]:
 
 
 def strategies_with(abilities: Ability) -> Iterator[str]:
-    """The names of all installed strategies that need no other abilities of their metric."""
+    """The names of all installed strategies that a metric with these abilities suffices for."""
     return (name for name, cls in STRATEGIES.installed()
             if required_abilities(cls).get("metric", Ability.NONE) in abilities)
 

@@ -1,8 +1,8 @@
 """Options: dataclass fields with a help text and checks.
 
-`option` declares the help text and the valid values of a field of a metric, strategy or sampler;
-`flag` does the same for what calls and commands take beside them, with its look on the command
-line. A class that derives from `Options` raises an error when it is made with other values.
+`option` declares the help text and the valid values of a field of a metric, strategy or sampler.
+`flag` does so for the other options of calls and commands, and also how they appear on the command
+line. Classes that derive from `Options` check the values in their constructor.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def option(default: Any = dataclasses.MISSING, *, help: str, ge: float | None = 
     """A dataclass field that is an option; without a default it is required.
 
     The type of the field is int, float, bool, str, a Literal of choices, a tuple of one of these,
-    or one of them or None. An int is accepted for a float, a bool for neither.
+    or a union of one of them and None. An int is accepted as a float; a bool is not a number.
 
     Args:
-        default: value if the option is not given.
+        default: the default value.
         help: one line for `--help`.
         ge, gt, le, lt: bounds of a number: at least, above, at most, below.
         affects_results: False for an option that cannot change a result, such as a number of
@@ -51,42 +51,42 @@ def option(default: Any = dataclasses.MISSING, *, help: str, ge: float | None = 
 
 @dataclass(frozen=True)
 class FlagSpec:
-    """How an option appears on the command line, beyond its field."""
+    """How an option appears on the command line."""
 
-    names: tuple[str, ...] = ()  # further spellings; short ones are shown
+    names: tuple[str, ...] = ()  # aliases; only short ones are shown in the help
     section: str = "Running"
     metavar: str | None = None
-    advanced: bool = False  # shown by --help-all only
+    advanced: bool = False  # only in --help-all
     hidden: bool = False
-    registry: Any = None  # of the accepted names
+    registry: Any = None  # whose names are the valid values
 
 
 def flag(default: Any, *names: str, help: str = "", section: str = "Running",
          metavar: str | None = None, advanced: bool = False, hidden: bool = False,
          registry: Any = None, ge: float | None = None, gt: float | None = None,
          le: float | None = None) -> Any:
-    """A dataclass field that is an option of calls and of commands, where its name is the flag."""
+    """A dataclass field that is an argument of calls, and a flag of the same name of commands."""
     spec = FlagSpec(names, section, metavar, advanced, hidden, registry)
     return dataclasses.field(default=default, metadata={
         "help": help, "bounds": Bounds(ge=ge, gt=gt, le=le), "flag": spec})
 
 
 class Options:
-    """The base class of dataclasses whose fields are options, which it checks.
+    """The base class of dataclasses whose fields are options; it checks their values.
 
-    A class with checks of its own calls `super().__post_init__()` before them. A metric, strategy
-    or sampler may name the papers that proposed it and its cost, for lists and the manual.
+    A subclass with further checks calls `super().__post_init__()` first. Metrics, strategies and
+    samplers may declare their papers and their cost, for lists and the manual.
     """
 
     papers: ClassVar[tuple[str, ...]] = ()  # such as "Eikema & Aziz 2022"
-    cost: ClassVar[str] = ""  # for n hypotheses and m references, or n samples
+    cost: ClassVar[str] = ""  # in terms of n hypotheses and m references, or n samples
 
     def __post_init__(self) -> None:
         check_options(self)
 
 
 def check_options(config: Any) -> None:
-    """Check the fields of a dataclass that are options, and convert their values."""
+    """Check and convert the values of all fields that are options."""
     kind: type = type(config)
     for check in _checks(kind):
         given = getattr(config, check.name)
@@ -131,8 +131,8 @@ class _Check:
     name: str
     hint: Any
     bounds: Bounds
-    convert: Callable[[Any, str, Any], Any] | None  # of fields that hold metrics
-    is_flag: bool  # messages name it without its owner, as calls and commands do
+    convert: Callable[[Any, str, Any], Any] | None  # for fields that hold metrics or strategies
+    is_flag: bool  # an argument of calls and commands; messages do not name the owner
 
     def __call__(self, config: Any, value: Any) -> Any:
         if self.convert is not None:
@@ -168,7 +168,7 @@ def owner(config: Any) -> str:
 def _checks(cls: type) -> tuple[_Check, ...]:
     try:
         hints = get_type_hints(cls)
-    except NameError:  # a class inside a function, whose types cannot be looked up
+    except NameError:  # types of a class that is local to a function cannot be resolved
         hints = {}
     return tuple(_Check(f.name, hints.get(f.name, Any), f.metadata.get("bounds", UNBOUNDED),
                         f.metadata.get("convert"), "flag" in f.metadata)
@@ -230,7 +230,7 @@ _PLAIN: dict[Any, Callable[[Any], Any]] = {
 _NAMES = {int: "an integer", float: "a number", bool: "True or False", str: "a string",
           type(None): "None"}
 _INVALID = object()
-_MAX_BITS = 256  # of an integer: enough for any seed, and few enough for Python to print it
+_MAX_BITS = 256  # of integers: enough for any seed; Python refuses to print huge ones
 _CONVERSION_ERRORS = (TypeError, ValueError, OverflowError)
 _list = _exactly(tuple | list)
 
@@ -257,7 +257,7 @@ def _is_union(hint: Any) -> bool:
 
 
 def inner_field(config: Any) -> str | None:
-    """The field of a wrapper (a class or an object) that holds its metrics; None if it has none."""
+    """The name of the field that holds the inner metrics of a wrapper, or None."""
     return _inner_field(config if isinstance(config, type) else type(config))
 
 
@@ -275,7 +275,7 @@ def inner_metrics(config: Any) -> tuple[Any, ...]:
 
 
 def unwrapped(config: Any) -> Any:
-    """The object in an adapter; anything else as it is."""
+    """The adapted object if this is an adapter, else the object itself."""
     held = (getattr(config, f.name) for f in dataclasses.fields(config)
             if f.metadata.get("transparent")) if dataclasses.is_dataclass(config) else ()
     return next(iter(held), config)

@@ -20,8 +20,8 @@ from minrisk._core.lazy import lazy
 from minrisk._core.metric import F, Metric, PartialStatistics, Surrogate
 from minrisk._core.segment import Ranking, Segment, shortened
 
-_MAX_SCORES_PER_BLOCK = 1 << 22  # where the matrix is needed row by row
-_MAX_REPORTED_ANSWERS = 10  # answers whose votes are reported
+_MAX_SCORES_PER_BLOCK = 1 << 22  # scores in memory when a score matrix is processed in blocks
+_MAX_REPORTED_ANSWERS = 10  # answers in the `votes` of an output
 
 
 class Tally:
@@ -34,17 +34,17 @@ class Tally:
 
 
 class ScoreMatrix:
-    """The matrix of all scores of a segment, if `Pool.keep_scores` has computed it."""
+    """A cache of all scores of a segment, which `Pool.keep_scores` fills."""
 
     def __init__(self) -> None:
-        self._matrix: Floats | None = None  # (H, R) of distinct texts
-        self._hyps = self._refs = np.empty(0, np.intp)  # the rows of these texts
+        self._matrix: Floats | None = None  # (H, R), H and R counting distinct texts
+        self._hyps = self._refs = np.empty(0, np.intp)  # rows in `Pool.texts`
 
     def fill(self, hyps: Ints, refs: Ints, matrix: Floats) -> None:
         self._hyps, self._refs, self._matrix = hyps, refs, matrix
 
     def at(self, hyps: Ints, refs: Ints) -> Floats | None:
-        """The scores of these rows of the texts; None if the matrix lacks one of them."""
+        """The scores of these rows of `Pool.texts`; None if one of them is not cached."""
         if self._matrix is None or not (np.isin(hyps, self._hyps).all()
                                         and np.isin(refs, self._refs).all()):
             return None
@@ -94,14 +94,15 @@ class Pool(Generic[F]):
     def among_hypotheses(self) -> Pool[F]:
         """The pool with each hypothesis as a reference, with the same features."""
         segment = Segment(self.segment.hypotheses, position=self.segment.position)
-        is_own = self.segment.self_columns is not None  # given references have scores of their own
+        # scores against given references may differ (`Metric.as_given`), so they are not shared
+        is_own = self.segment.self_columns is not None
         return replace(self, segment=segment, ref_rows=self.hyp_rows,
                        matrix=self.matrix if is_own else ScoreMatrix())
 
     def distinct_hypotheses(self) -> tuple[Pool[F], Ints]:
         """The pool with distinct hypotheses only, and the position of each one among them."""
         _, first, row = np.unique(self.hyp_rows, return_index=True, return_inverse=True)
-        # in order of the samples, which decides between hypotheses of equal utility
+        # keep sample order, which breaks ties
         kept, inverse = np.unique(first[row], return_inverse=True)
         return self.keep(kept), inverse
 
@@ -117,12 +118,12 @@ class Pool(Generic[F]):
         mass[groups.members] = groups.mass[groups.labels[groups.members]]
         if leave_self_out and self.segment.self_columns is not None:
             return self._utility_without_self(mass, self.segment.self_columns)
-        return self._utility(mass)  # without own references, there is no self to leave out
+        return self._utility(mass)  # with given references, there is no self to leave out
 
     def choices(self) -> Ints:
-        """(H,) a number for each hypothesis; equal texts, or equal answers, have the same one.
+        """(H,) an integer label per hypothesis; equal texts, or equal answers, share a label.
 
-        It is negative if the metric finds no answer in the text.
+        The label is negative if the metric finds no answer in the text.
         """
         distinct, inverse = self._distinct
         answers = self.metric.answers(self.texts[distinct])
@@ -133,8 +134,8 @@ class Pool(Generic[F]):
         return np.array(found, np.intp)[inverse]
 
     def details(self, ranking: Ranking) -> dict[str, Any]:
-        """Further fields of the output: those of the metric and, where it is a vote or a sum with
-        one, the answer of the choice and the votes for the most frequent answers.
+        """Further fields of the output: those of the metric and, if it is or contains a vote, the
+        chosen answer and the votes for the most frequent answers.
         """
         found = self.metric.details(self.segment, ranking)
         for metric, texts in self.metric.votes_among(self.texts):
@@ -142,7 +143,7 @@ class Pool(Generic[F]):
         return found
 
     def _votes(self, best: int) -> dict[str, Any]:
-        """The answer of a hypothesis, and the shares of all references with each answer."""
+        """The answer of a hypothesis, and for each answer the share of references that give it."""
         columns, mass = self.distinct_references()
         answers = self._answers(self.texts[self.hyp_rows])
         theirs = self._answers(self.references(self.ref_rows[columns]))
@@ -157,13 +158,13 @@ class Pool(Generic[F]):
         return self.metric.answers(texts) or [None] * len(texts)
 
     def references(self, rows: Ints) -> F:
-        """The features of these rows of the texts in the place of references."""
+        """The features of these rows of `texts`, used as references."""
         refs = self.texts[rows]
         is_own = self.segment.self_columns is not None
         return refs if is_own else self.metric.as_given(refs)
 
     def distinct_references(self) -> tuple[Ints, Floats]:
-        """A column of each distinct reference with weight, and the weight of all its copies."""
+        """The first column of each distinct reference with weight, and the weight of all copies."""
         _, first, row = np.unique(self.ref_rows, return_index=True, return_inverse=True)
         mass = sums(row, self.segment.weights, first.size)
         return first[mass > 0], mass[mass > 0]
@@ -182,7 +183,7 @@ class Pool(Generic[F]):
         return matrix[np.ix_(inverse, ref_inverse)]
 
     def keep_scores(self) -> Floats:
-        """(H, R) all scores, which are cached for every user of this pool."""
+        """(H, R) all scores, cached for later calls and for pools derived from this one."""
         found = self.scores()
         hyps, first_hyp = np.unique(self.hyp_rows, return_index=True)
         refs, first_ref = np.unique(self.ref_rows, return_index=True)
@@ -190,18 +191,18 @@ class Pool(Generic[F]):
         return found
 
     def summed_scores(self, refs: F, weights: Floats) -> Floats:
-        """(H,) weighted sums of the scores against further references, which add up over parts."""
+        """(H,) weighted sums of scores against other references; sums over parts add up."""
         distinct, inverse = self._distinct
         self.tally.add(distinct, len(refs))
         found = self.metric.utility(self.texts[distinct], refs, weights, self.source)
         return self._finite(found, refs, lambda row: f"reference {row} of this part")[inverse]
 
     def partial_statistics(self, refs: F, weights: Floats) -> PartialStatistics:
-        """The partial statistics of further references that are to be averaged."""
+        """The partial statistics of other references, for the score against their average."""
         return self.metric.partial_statistics(self.texts[self._distinct[0]], refs, weights)
 
     def finalize(self, statistics: PartialStatistics) -> Floats:
-        """(H,) scores against the average of the references that the statistics are of."""
+        """(H,) scores against the average of the references that the statistics summarise."""
         distinct, inverse = self._distinct
         self.tally.add(distinct, 1)
         found = self.metric.finalize(self.texts[distinct], statistics, self.source)
@@ -215,7 +216,7 @@ class Pool(Generic[F]):
         return self._finite(found, None, "the source")[inverse]
 
     def choice(self) -> Floats:
-        """(H,) 1 for the hypothesis that the metric chooses, and for equal ones, 0 for the others.
+        """(H,) 1 for the hypothesis that the metric chooses and its copies, 0 for the others.
 
         Counts as one pair for each distinct hypothesis.
         """
@@ -239,7 +240,7 @@ class Pool(Generic[F]):
         return self._finite(self._surrogate[0].mean, None, "all references (surrogate)")[inverse]
 
     def surrogate_values(self) -> Floats:
-        """(H, R) values of the metric's surrogate, which count as no pairs."""
+        """(H, R) values of the metric's surrogate; they do not count as pairs."""
         made, refs, ref_inverse = self._surrogate
         values = self._finite(made.at(refs), refs, lambda row: f"reference {row} (surrogate)")
         return values[np.ix_(self._distinct[1], ref_inverse)]
@@ -284,13 +285,13 @@ class Pool(Generic[F]):
                          "check its model, its precision (dtype) and its cache")
 
     def _first_not_finite(self, row: int, refs: F, total: float) -> tuple[float, list[int]]:
-        """The score that made a sum over references not finite, and its column, if it was one."""
+        """The score that made a sum over references non-finite, and its column, if there is one."""
         scores = self.metric.scores(self.texts[self._distinct[0][[row]]], refs, self.source)[0]
         column = np.flatnonzero(~np.isfinite(scores))[:1].tolist()
         return (scores[column[0]] if column else total), column
 
     def _reference(self, row: int) -> str:
-        """A reference for messages."""
+        """The position and the beginning of a reference, for messages."""
         column = int(np.flatnonzero(self.ref_rows == row)[0])
         return f"reference {column} ({shortened(self.segment.references[column])})"
 
@@ -318,11 +319,11 @@ class Pool(Generic[F]):
         return self._finite(found, refs, lambda group: f"average {group} of references")[inverse]
 
     def _utility_without_self(self, mass: Floats, self_columns: Ints) -> Floats:
-        """(H,) utilities over all references but the hypothesis itself (by position).
+        """(H,) utilities over all references except the hypothesis itself (by position).
 
-        The own score is left out of the sum, not subtracted from it: if the hypothesis itself has
-        nearly all of the mass, a subtraction would cancel the digits of the others. NaN, which
-        ranks last, if there is no other reference.
+        The self-score is left out of the sum rather than subtracted: if the hypothesis itself has
+        nearly all of the mass, the subtraction would cancel the digits of the others. Without
+        another reference, the utility is NaN, which ranks last.
         """
         size = max(1, _MAX_SCORES_PER_BLOCK // mass.size)
         rows = np.arange(len(self.hyp_rows))

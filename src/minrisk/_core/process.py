@@ -1,8 +1,8 @@
-"""What belongs to the process: its threads, its listener to progress, and how it calls user code.
+"""State of the process (number of threads, progress listener), and calls of user code.
 
-Exceptions of user code become an InputError. In a process of ours, such as a command, its prints go
-to standard error: standard output has the results. In a process of the user's, both its streams and
-its signal handlers are left alone.
+Exceptions in user code become an InputError. In our own processes (commands and workers), what it
+prints goes to standard error, because standard output carries the results. In a process of the
+user, streams and signal handlers are left alone.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def set_threads(count: int | None) -> None:
     """Set the number of threads that the native core uses in this process.
 
     Args:
-        count: from 1 to 1024; None for one per core that this process may run on. Unless it is
-            set, the environment variable MINRISK_THREADS is read.
+        count: from 1 to 1024; None for the default: the environment variable MINRISK_THREADS, or
+            else one per core that this process may run on.
 
     Raises:
         InputError: if the number is out of range.
@@ -57,7 +57,7 @@ def threads() -> int:
 
 @contextmanager
 def restored_threads() -> Iterator[None]:
-    """Whatever is set inside holds inside only."""
+    """Restore the number of threads on exit."""
     before = _threads
     try:
         yield
@@ -77,7 +77,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 def report_progress(what: str, done: int, total: int) -> None:
-    """Report that `done` of `total` units of work are finished, as in 3 of 8 texts encoded."""
+    """Report progress, such as 3 of 8 "texts encoded"."""
     listener = _listener.get()
     if listener is not None:
         listener(what, done, total)
@@ -85,7 +85,7 @@ def report_progress(what: str, done: int, total: int) -> None:
 
 @contextmanager
 def progress_listener(listener: Listener) -> Iterator[None]:
-    """Call the listener with all progress that is reported inside the context."""
+    """Call the listener with all progress that is reported within the context."""
     token = _listener.set(listener)
     try:
         yield
@@ -98,9 +98,7 @@ _is_ours = False
 
 @contextmanager
 def own_process() -> Iterator[None]:
-    """Inside, this process is one of ours: a command, whose standard output has the results, or a
-    worker.
-    """
+    """Declare this process, within the context, our own: a command or a worker."""
     global _is_ours
     before, _is_ours = _is_ours, True
     try:
@@ -115,17 +113,17 @@ def is_own_process() -> bool:
 
 @contextmanager
 def foreign_import(failure: str, advice: str = "") -> Iterator[None]:
-    """Import user code; in a process of ours, what it prints goes to standard error."""
+    """Import user code; in our own processes, what it prints goes to standard error."""
     with foreign_code(failure, advice), redirect_stdout(sys.stderr) if _is_ours else nullcontext():
         yield
 
 
 @contextmanager
 def foreign_code(failure: str, advice: str = "") -> Iterator[None]:
-    """Run user code: exceptions (and exits) become an InputError; Ctrl-C does not."""
+    """Run user code: exceptions and SystemExit become an InputError, KeyboardInterrupt does not."""
     try:
         yield
     except (MinriskError, KeyboardInterrupt):
         raise
-    except BaseException as error:  # user code may raise anything, also SystemExit
+    except BaseException as error:  # user code may raise anything, including SystemExit
         raise InputError(f"{failure}: {type(error).__name__}: {error}{advice}") from error

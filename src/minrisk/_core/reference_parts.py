@@ -1,10 +1,10 @@
 """MBR for one segment whose references come in parts: from several machines, or larger than memory.
 
-The partial statistics of the parts add up, for standard MBR as for averaged references:
+The partial statistics of the parts add up, both for standard MBR and for averaged references:
 
     U(h) = finalize(sum over parts of statistics / sum over parts of weight)
 
-Nothing else of a part is kept, so memory does not grow with the number of references.
+Only these sums are kept, so memory does not grow with the number of references.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PartsStrategy(Strategy, Protocol):
     def metric(self) -> AnyMetric: ...
 
     def partial_statistics(self, pool: Pool[Any], refs: Any, weights: Floats) -> PartialStatistics:
-        """Statistics of some references for these hypotheses; those of several parts add up."""
+        """Statistics of a part of the references for these hypotheses; they add up over parts."""
 
     def finalize(self, pool: Pool[Any], statistics: PartialStatistics) -> Floats:
         """(H,) utilities, from the statistics of references whose weights sum to 1."""
@@ -42,7 +42,7 @@ class PartsStrategy(Strategy, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PartStatistics:
-    """The partial statistics of some references, and how many they are."""
+    """The partial statistics of a part of the references, and its size."""
 
     statistics: PartialStatistics
     weight: float
@@ -56,7 +56,7 @@ class PartStatistics:
             without, having = (other, self) if self.weighted else (self, other)
             raise InputError(f"{without.name} has no weights, but {having.name} has; "
                              "give them to all references, or to none")
-        with np.errstate(over="ignore"):  # `ranking` refuses weights that add up to infinity
+        with np.errstate(over="ignore"):  # `ranking` rejects an infinite sum of weights
             return replace(self, statistics=self.statistics + other.statistics,
                            weight=self.weight + other.weight, count=self.count + other.count,
                            pairs=self.pairs + other.pairs)
@@ -64,7 +64,7 @@ class PartStatistics:
 
 @dataclass(frozen=True, eq=False)
 class PartsDecoder:
-    """The hypotheses and the strategy: what a worker needs for the statistics of a part."""
+    """The hypotheses and the strategy, with which a worker computes the statistics of a part."""
 
     strategy: PartsStrategy
     segment: Segment  # its references are not used
@@ -98,7 +98,7 @@ class PartsDecoder:
                               block.name, block.weights is not None)
 
     def _fresh_pool(self) -> Pool[Any]:
-        """A pool with its own count of pairs; the features of the hypotheses are extracted once."""
+        """A pool with its own count of pairs; it shares the features of the hypotheses."""
         return replace(self._pool, tally=Tally())
 
     @lazy

@@ -1,8 +1,8 @@
 """The names of metrics, strategies and samplers, whose modules are imported on first use.
 
 Other packages add names through the entry-point groups `minrisk.metrics`, `minrisk.strategies` and
-`minrisk.samplers`. A parsed name, `chrf*0.5+cached:comet`, is a tree of classes, whose fields
-options fill.
+`minrisk.samplers`. A name such as `chrf*0.5+cached:comet` is parsed to a tree of classes; options
+set their fields.
 
     name      = term {"+" term}
     term      = component ["*" weight]
@@ -10,11 +10,11 @@ options fill.
     argument  = quoted | component of a wrapper | text
     quoted    = '"' text, in which a quotation mark is doubled, '"'
 
-A text fills the first field of a component. Unquoted it goes on to the end of the name, and is
-refused if it holds what may be a sum or a weight. The argument of a wrapper is the metric inside
-it; quoted, that may be a sum: `cached:"chrf+bleu"`.
+A text is the value of the component's first field. Unquoted, it extends to the end of the name, and
+is rejected if it may also be read as a sum or a weight. The argument of a wrapper is its inner
+metric; in quotes, that may be a sum: `cached:"chrf+bleu"`.
 
-Options of an inner metric have its name first: `chrf__order=4`, on the command line
+Options of an inner metric are prefixed with its name: `chrf__order=4`, on the command line
 `--metric.chrf.order 4`; a second metric of the same name is `chrf2`, and a sum is `combined`.
 """
 
@@ -33,39 +33,39 @@ from minrisk._core.errors import InputError, Wording, brief, unknown
 from minrisk._core.options import Options, check_options, inner_field, labels
 from minrisk._core.process import foreign_import
 
-SUM = "combined"  # the name of the component that a sum of names makes
+SUM = "combined"  # the component that a sum of names stands for
 _HEAD, _HEAD_WITHOUT_SUMS = re.compile(r'[^:+*"]*'), re.compile("[^:]*")
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _NUMBER = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_OPERATOR = re.compile(rf"\+(?=[a-zA-Z])|\*(?={_NUMBER.pattern}(?:\+|$))")  # what may be one
+_OPERATOR = re.compile(rf"\+(?=[a-zA-Z])|\*(?={_NUMBER.pattern}(?:\+|$))")  # a + or * in a text
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A class, the fields that its name sets, and the recipes of the metrics inside it."""
+    """A parsed name: a class, the fields that the name sets, and the recipes of inner metrics."""
 
     kind: str
     name: str
     cls: type
     given: dict[str, Any] = field(default_factory=dict)
-    parts: dict[str, Recipe] = field(default_factory=dict)  # by the name of their options
+    parts: dict[str, Recipe] = field(default_factory=dict)  # by the prefix of their options
     is_sum: bool = False
 
     def owners(self, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Self | Recipe]]:
-        """This recipe and all inner ones, each with the path of names that leads to it."""
+        """This recipe and all inner ones, each with its path of names."""
         yield path, self
         for label, part in self.parts.items():
             yield from part.owners((*path, label))
 
     def make(self, options: dict[str, Any]) -> Any:
-        """An instance; options are the fields of its dataclass, and of those inside it."""
+        """An instance; options are the fields of its dataclass and of the inner metrics."""
         own = {key: value for key, value in options.items() if not self._is_of_part(key)}
         parts = tuple(part.make(_options_of(key(label), options))
                       for label, part in self.parts.items())
         named = self.given | self._inner(parts)
         self._check(own, named)
         made = self.cls(**named | own)
-        if not isinstance(made, Options):  # which checks itself
+        if not isinstance(made, Options):  # `Options` checks its fields in its constructor
             check_options(made)
         return made
 
@@ -98,11 +98,11 @@ def key(label: str) -> str:
 
 @dataclass
 class NameParser:
-    """Reads a name from left to right."""
+    """A recursive-descent parser's position in a name, and the tokens that it reads."""
 
     name: str
     kind: str  # for messages
-    sums: bool = True  # whether + and * mean anything
+    sums: bool = True  # whether + and * are operators
     at: int = 0
 
     @property
@@ -110,7 +110,7 @@ class NameParser:
         return self.at == len(self.name)
 
     def take(self, sign: str) -> bool:
-        """Whether this sign comes next, which is then passed."""
+        """Consume this sign if it comes next; return whether it did."""
         found = self.name.startswith(sign, self.at)
         self.at += len(sign) if found else 0
         return found
@@ -132,7 +132,7 @@ class NameParser:
         return found[1:-1].replace('""', '"')
 
     def text(self) -> str:
-        """An argument that is a text; what may be an operator must be quoted, or stand after it."""
+        """The text of an argument; a text that may contain an operator must be quoted."""
         own = self.quoted()
         if own is not None:
             return own
@@ -146,7 +146,7 @@ class NameParser:
         return text
 
     def weight(self) -> float:
-        """The number after a *, which ends a term."""
+        """The number after a *; it must be the end of the term."""
         start = self.at
         found = self._matched(_NUMBER)
         if not found or not (self.ended or self.name[self.at] == "+"):
@@ -172,12 +172,12 @@ class NameParser:
 
 
 def quoted(argument: str) -> str:
-    """An argument in quotation marks, as a name holds it."""
+    """An argument in quotation marks, escaped for use in a name."""
     return '"' + argument.replace('"', '""') + '"'
 
 
 def inside(name: str) -> str:
-    """The name of an inner metric as the argument of its wrapper: a sum is quoted."""
+    """The name of an inner metric as the argument of its wrapper, quoted if it is a sum."""
     return quoted(name) if is_sum(name) else name
 
 
@@ -187,12 +187,12 @@ def is_sum(name: str) -> bool:
 
 
 def label_of(name: str) -> str:
-    """What the options of a metric with this name begin with, inside another metric."""
+    """The prefix of the options of a metric with this name inside another metric."""
     return SUM if is_sum(name) else name.partition(":")[0]
 
 
 def _options_of(owner: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of an inner metric, without its name."""
+    """The options of an inner metric, without their prefix."""
     start = f"{owner}__"
     return {k.removeprefix(start): value for k, value in options.items() if k.startswith(start)}
 
@@ -208,10 +208,10 @@ class Registry:
 
     kind: str  # "metric", "strategy" or "sampler", for messages
     group: str  # of entry points
-    builtin: dict[str, str] = field(default_factory=dict)  # "module:class" by name
+    builtin: dict[str, str] = field(default_factory=dict)  # name -> "module:class"
     sums: bool = False  # whether names may be added
-    removed: dict[str, str] = field(default_factory=dict)  # former names, and their replacements
-    elsewhere: dict[str, str] = field(default_factory=dict)  # our names by those of other tools
+    removed: dict[str, str] = field(default_factory=dict)  # former name -> what to use instead
+    elsewhere: dict[str, str] = field(default_factory=dict)  # name in other tools -> our name
 
     def plugins(self) -> Mapping[str, str]:
         return _entry_points(self.group)
@@ -237,11 +237,11 @@ class Registry:
         return found
 
     def installed(self) -> Iterator[tuple[str, type]]:
-        """All names and the classes behind them, without broken plug-ins."""
+        """All names and the classes behind them, except for broken plug-ins."""
         for name in self.names():
             try:
                 yield name, self.get(name)
-            except Exception:  # of whatever a plug-in raises when it is imported
+            except Exception:  # importing a plug-in may raise anything
                 continue
 
     def recipe(self, name: str) -> Recipe:
@@ -290,13 +290,13 @@ class Registry:
 
 
 def _parts(recipes: list[Recipe]) -> dict[str, Recipe]:
-    """The recipes by the names of their options."""
+    """The recipes by the prefix of their options."""
     return dict(zip(labels(label_of(part.name) for part in recipes), recipes, strict=True))
 
 
-@cache  # the metadata of all installed packages are read
+@cache  # slow: reads the metadata of all installed packages
 def _entry_points(group: str) -> Mapping[str, str]:
-    from importlib.metadata import entry_points  # here, because it is slow to import
+    from importlib.metadata import entry_points  # slow to import
 
     return {point.name: point.value for point in entry_points(group=group)}
 

@@ -1,4 +1,4 @@
-"""Samples, one by one and as the columns that `decode` reads, and the base class of samplers."""
+"""Samples, their columns in the format that `decode` reads, and the base class of samplers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from minrisk._core.arrays import finite_or_none
 from minrisk._core.errors import InputError, MinriskError, Wording, unknown
 from minrisk._core.options import Bounds, Options, checked
 
-PROMPT_BATCH = 16  # prompts per batch, unless a sampler prefers another number
+PROMPT_BATCH = 16  # default number of prompts per batch
 
-Message = Mapping[str, Any]  # "role", and "content" or other fields of the role
+Message = Mapping[str, Any]  # "role", with "content" or other fields
 Prompt = str | Sequence[Message]
 
 
@@ -26,10 +26,10 @@ class Sample:
         text: the text.
         count: number of times that it was sampled.
         logprob: natural log-probability under the full distribution of the model.
-        truncated_logprob: log-probability under the distribution that was sampled from.
-        tokens: token ids; those of `hf` include the end-of-sequence token.
+        truncated_logprob: log-probability under the truncated distribution that was sampled from.
+        tokens: token ids; for `hf` they include the end-of-sequence token.
         length: number of tokens, if the tokens are not known.
-        finish_reason: "stop", "length" and so on, if the sampler gives it.
+        finish_reason: "stop", "length" and so on, if the sampler reports it.
         reasoning: the reasoning before the text, if the model separates it.
 
     >>> Sample("Hello!", count=2).count
@@ -47,34 +47,34 @@ class Sample:
 
 
 class Samples(list[Sample]):
-    """The samples of a prompt, the token usage, and the number drawn, if the sampler gives them."""
+    """The samples of a prompt, with token usage and number drawn, if the sampler reports them."""
 
     def __init__(self, samples: Iterable[Sample] = (), usage: Mapping[str, int] | None = None,
                  drawn: int | None = None) -> None:
         super().__init__(samples)
         self.usage = usage  # "prompt_tokens" and "completion_tokens"
-        self.drawn = drawn  # also those without a text
+        self.drawn = drawn  # number of samples, including those without a text
 
 
-INCOMPLETE = ("length", "content_filter")  # finish reasons of texts that were cut off
+INCOMPLETE = ("length", "content_filter")  # finish reasons of truncated texts
 
 
 def finished_samples(samples: Iterable[Sample]) -> list[Sample]:
-    """The samples that are complete; all of them if none is."""
+    """The samples that were not truncated; all of them if every one was."""
     found = list(samples)
     return [sample for sample in found if sample.finish_reason not in INCOMPLETE] or found
 
 
 @dataclass
 class TruncationCount:
-    """Counts the samples that were cut at a limit of tokens, and says so once in a while."""
+    """Counts samples that were truncated at a token limit, and warns at powers of ten."""
 
     sampled: int = 0
     cut: int = 0
-    _next: int = 1  # number of samples at which to say it
+    _next: int = 1  # number of truncated samples at the next warning
 
     def add(self, samples: Iterable[Sample], limit: str) -> str | None:
-        """What to tell the user: at the first, and whenever they are ten times more."""
+        """Count samples; the warning to show, at the first and whenever there are 10 times more."""
         for sample in samples:
             self.sampled += sample.count
             self.cut += sample.count * (sample.finish_reason == "length")
@@ -86,13 +86,13 @@ class TruncationCount:
 
 
 def number_drawn(samples: Iterable[Sample]) -> int:
-    """The number of samples that were drawn, also those that were left out."""
+    """The number of samples that were drawn, including those that were left out."""
     drawn = samples.drawn if isinstance(samples, Samples) else None
     return sum(sample.count for sample in samples) if drawn is None else drawn
 
 
 def usage_of(*parts: Iterable[Sample]) -> dict[str, int] | None:
-    """The token usage of all of these samples; None if it is not known of some of them."""
+    """The total token usage of these samples; None if it is not known for all of them."""
     total: Counter[str] = Counter()
     for samples in parts:
         if not isinstance(samples, Samples) or samples.usage is None:
@@ -102,7 +102,8 @@ def usage_of(*parts: Iterable[Sample]) -> dict[str, int] | None:
 
 
 class Request(Protocol):
-    """A prompt and its position in the input, which with the seed determines its samples."""
+    """A prompt and its position in the input, which together with the seed determines its samples.
+    """
 
     @property
     def prompt(self) -> Prompt: ...
@@ -113,14 +114,14 @@ class Request(Protocol):
 
 AnyRequest = TypeVar("AnyRequest", bound=Request)
 T = TypeVar("T")
-SamplingResult = list[Sample] | MinriskError  # of a request
+SamplingResult = list[Sample] | MinriskError  # the result of a request
 
 
 class Sampler(Options, ABC):
     """Generates n samples for each prompt.
 
     A sampler is a frozen dataclass whose fields are its options. It has a name and `sample`. Class
-    variables or properties declare which prompts it accepts; the other methods have defaults.
+    variables or properties declare which prompts it accepts; other methods have defaults.
 
     >>> from typing import ClassVar
     >>> @dataclass(frozen=True)
@@ -145,31 +146,31 @@ class Sampler(Options, ABC):
 
     @property
     def is_causal(self) -> bool:
-        """Whether its model continues a prompt, and so needs an instruction besides the source."""
+        """Whether its model continues a prompt, and therefore needs an instruction."""
         return False
 
     @property
     def prompt(self) -> str | None:
-        """The prompt template with {source}, which adds an instruction to every source."""
+        """The prompt template, with {source} for the source."""
         return None
 
     @property
     def vote(self) -> str | None:
-        """The pattern of an answer, if sampling of a prompt ends when one answer has won."""
+        """The pattern of answers, if sampling stops once one answer has won the majority vote."""
         return None
 
     @property
     def is_random(self) -> bool:
-        """Whether it draws at random, so that samples that are always equal mean that it fails."""
+        """Whether it samples at random; if so, samples that are all equal are reported."""
         return False
 
     @property
     def streams(self) -> bool:
-        """Whether it has `stream`, so that no prompt waits for the end of a batch."""
+        """Whether it implements `stream`, so that no prompt waits for the end of a batch."""
         return False
 
     def with_options(self, **changes: Any) -> Self:
-        """The same sampler with other options; a model that both use is loaded once, if it can be.
+        """The same sampler with other options; if possible, both share a loaded model.
 
         Raises:
             InputError: if there is no such option, or a value is wrong.
@@ -188,8 +189,8 @@ class Sampler(Options, ABC):
                indices: Sequence[int] | None = None) -> list[list[Sample]]:
         """Generate n samples of each prompt; equal samples may be merged into one with a count.
 
-        `indices` are the positions of the prompts in the input: with the seed they determine the
-        random stream of each prompt, so that the samples are the same in any batch.
+        `indices` are the positions of the prompts in the input: together with the seed they
+        determine the random stream of each prompt, so that samples do not depend on the batch.
 
         Raises:
             PartialError: if only some of the prompts failed.
@@ -197,18 +198,18 @@ class Sampler(Options, ABC):
 
     def stream(self, requests: Iterable[AnyRequest], n: int,
                seed: int = 0) -> Generator[tuple[AnyRequest, SamplingResult]]:
-        """Results of requests as they finish; requests are read when there is capacity.
+        """Results of requests as they finish; requests are read as capacity becomes free.
 
-        Results come in any order, each with its request, and may be an error of that request. An
-        error that concerns all requests is raised as an `UnusableError`, after the results that are
-        finished by then. Closing the generator (`contextlib.closing`) or an interrupt (Ctrl-C)
+        Results come in any order, each with its request; a result may be the error of its request.
+        An error that affects all requests is raised as an `UnusableError`, after the results that
+        have finished by then. Closing the generator (`contextlib.closing`) or an interrupt (Ctrl-C)
         cancels unfinished requests.
         """
         raise InputError(f"sampler {self.name!r} has no stream; use sample")
 
 
 def changed_options(sampler: T, changes: Mapping[str, Any], name: str) -> T:
-    """A sampler with other values of these fields; without changes it is the same object."""
+    """The sampler with these fields changed; the same object if nothing changes."""
     known = {f.name for f in fields(sampler)} if is_dataclass(sampler) else set()
     for option in changes:
         if option not in known:
@@ -231,14 +232,14 @@ class PartialError(InputError):
         self.results = results
 
 
-REFERENCE_COLUMNS = ("logprobs", "lengths")  # belong to the references where there are some
+REFERENCE_COLUMNS = ("logprobs", "lengths")  # columns of the references, if there are separate ones
 
 
 def columns(samples: Iterable[Sample], repeat: bool = False) -> dict[str, Any]:
-    """Columns of the distinct texts with their counts, or (`repeat`) of every single sample.
+    """Columns of distinct texts with their counts, or of every single sample (`repeat`).
 
-    Log-probabilities and lengths are included if every sample has one, finish reasons if one is
-    not "stop", reasoning if a sample has some, and the usage of all samples if it is known.
+    Log-probabilities and lengths are included if every sample has one, finish reasons if any is
+    not "stop", reasoning if any sample has it, and the total usage if it is known.
     """
     rows = _repeated(samples) if repeat else distinct(samples)
     found: dict[str, Any] = {"samples": [row.text for row in rows]}
@@ -268,8 +269,8 @@ def columns_with_references(samples: Iterable[Sample], references: Iterable[Samp
                             repeat: bool = False) -> dict[str, Any]:
     """Columns of samples and of separate references, whose weights are their counts.
 
-    Log-probabilities and lengths are those of the references; those of the samples are under
-    names of their own.
+    Log-probabilities and lengths are those of the references; those of the samples have names of
+    their own.
     """
     found = {f"sample_{name}" if name in REFERENCE_COLUMNS else name: values
              for name, values in columns(samples, repeat).items() if name != "usage"}
@@ -287,7 +288,7 @@ def _usage(*parts: Iterable[Sample]) -> dict[str, Any]:
 
 
 def distinct(samples: Iterable[Sample]) -> list[Sample]:
-    """Equal texts merged into one sample, with the log-probabilities of the most probable one."""
+    """Equal texts merged into one sample, which keeps the highest log-probability."""
     rows: dict[str, Sample] = {}
     for sample in samples:
         known = rows.get(sample.text)
@@ -305,7 +306,7 @@ def _repeated(samples: Iterable[Sample]) -> Sequence[Sample]:
 
 
 def _lengths(rows: Sequence[Sample]) -> list[int | None]:
-    """Lengths in tokens; a sample without tokens is empty if other samples have some."""
+    """Lengths in tokens; without tokens, a sample has length 0 if others have tokens."""
     by_tokens = any(row.tokens for row in rows)
     return [row.length if row.length is not None else len(row.tokens) if by_tokens else None
             for row in rows]

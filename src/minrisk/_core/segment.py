@@ -41,15 +41,15 @@ class Segment:
     """
 
     hypotheses: tuple[str, ...]
-    references: tuple[str, ...]  # unless given, the hypotheses, each repeated by its count
+    references: tuple[str, ...]  # default: the hypotheses, each repeated by its count
     weights: Floats  # (R,), sums to 1
     source: str | None
     position: int  # in the input; seeds the segment's random stream
     counts: Ints  # (H,) number of equal samples that each hypothesis stands for
-    self_columns: Ints | None  # (H,) first column of itself among the references, unless given
-    rows: Ints | None  # (H,) positions in the given list, if only some hypotheses are left
-    logprobs: Floats | None  # (H,) log-probabilities of the hypotheses, if they are known
-    lengths: Floats | None  # (H,) their lengths in tokens, if they are known
+    self_columns: Ints | None  # (H,) first column of each one as a reference; None if those differ
+    rows: Ints | None  # (H,) positions in the original list, if only some hypotheses are left
+    logprobs: Floats | None  # (H,) log-probabilities of the hypotheses, if known
+    lengths: Floats | None  # (H,) lengths of the hypotheses in tokens, if known
     outcomes: Segment | None  # the same problem with the outcome of each hypothesis as its text
 
     def __init__(
@@ -68,16 +68,16 @@ class Segment:
 
         Args:
             hypotheses: the texts that may be chosen.
-            references: the texts they are scored against; the hypotheses themselves unless given.
+            references: the texts they are scored against [default: the hypotheses themselves].
             source: the source text, for metrics that need it.
-            weights: one per reference, which need not sum to 1; equal unless given. A weight is of
-                one sample: a hypothesis with a count of k is k references of that weight.
-            position: the segment's place in the input, which seeds its random stream.
-            counts: number of equal samples that each hypothesis stands for; 1 unless given.
-            logprobs: log-probability of each hypothesis, for the metric `logprob`; no weight.
-            lengths: length of each hypothesis in tokens, for the same.
+            weights: one per reference, which need not sum to 1 [default: equal]. A weight applies
+                to one sample: a hypothesis with a count of k is k references of that weight.
+            position: the segment's position in the input, which seeds its random stream.
+            counts: number of equal samples that each hypothesis stands for [default: 1].
+            logprobs: log-probability of each hypothesis, for the metric `logprob`; not a weight.
+            lengths: length of each hypothesis in tokens, for the metric `logprob`.
             outcomes: what each hypothesis printed or returned when it was executed, for metrics
-                that compare outcomes; given references are outcomes too. None is no outcome.
+                that compare outcomes; given references are then outcomes too. None: no outcome.
 
         Raises:
             InputError: if a list is empty, has the wrong length or holds values of another type.
@@ -128,20 +128,20 @@ class Segment:
         return kept
 
     def at(self, position: int) -> Segment:
-        """The same problem at another place in the input."""
+        """The same problem at another position in the input."""
         moved = object.__new__(Segment)
         outcomes = None if self.outcomes is None else self.outcomes.at(position)
         vars(moved).update(vars(self), position=position, outcomes=outcomes)
         return moved
 
     def among(self, rows: Ints) -> Segment:
-        """The same problem, whose hypotheses have these places in the given list."""
+        """The same problem, with `rows` as positions of the hypotheses in the original list."""
         found = object.__new__(Segment)
         vars(found).update(vars(self), rows=rows)
         return found
 
     def describe(self, row: int) -> str:
-        """A hypothesis for messages: its position in the given list and its beginning."""
+        """A hypothesis for messages: its position in the original list and its beginning."""
         index = row if self.rows is None else self.rows[row]
         return f"hypothesis {index} ({shortened(self.hypotheses[row])})"
 
@@ -151,13 +151,13 @@ class Confidence:
     """The confidence of a ranking in its first hypothesis, as the `Confident` strategy adds it.
 
     Args:
-        margin: difference of utility from the next different hypothesis (or answer); NaN if that
+        margin: difference in utility from the next different hypothesis (or answer); NaN if that
             has no utility.
-        probability: probability that the choice would have the highest expected utility of these
-            hypotheses by very many references; in a vote, that no other answer is as probable. NaN
-            if there is a `reason`.
+        probability: probability that the choice has the highest expected utility of these
+            hypotheses in the limit of many references; in a vote, that no other answer is as
+            probable. NaN if there is a `reason`.
         share: in a vote, the share of all samples that give this answer.
-        interval: its 95% interval: the probability of this answer.
+        interval: in a vote, the 95% interval of the probability of this answer.
         reason: why there is no probability.
 
     >>> Confidence(margin=2.5, probability=0.9).probability
@@ -173,17 +173,17 @@ class Confidence:
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """How far the samples of a segment disagree, over semantic clusters.
+    """The disagreement of the samples of a segment, over semantic clusters.
 
-    A sample without an answer, where the metric compares answers, is in no cluster.
+    If the metric compares answers, a sample without an answer is in no cluster.
 
     >>> Uncertainty(entropy=0.69, largest=0.5, utility=70.0, clusters=2).largest
     0.5
     """
 
-    entropy: float  # of the clusters' mass, in nats: its exponential is a number of them
+    entropy: float  # of the cluster masses, in nats; exp(entropy) is the effective number
     largest: float  # mass of the largest cluster, as a share of all samples
-    utility: float  # mean pairwise utility: what a sample at random is worth
+    utility: float  # mean pairwise utility, the expected utility of a random sample
     clusters: int
     unanswered: float = 0.0  # share of the samples without an answer
 
@@ -192,8 +192,8 @@ class Uncertainty:
 class Ranking:
     """All hypotheses, best first, with their utilities in input order.
 
-    `minrisk.decode` adds the hypotheses, so that `text` is the chosen one, and the signature that
-    says how the ranking was made.
+    `minrisk.decode` adds the hypotheses, so that `text` is the chosen one, and the signature, which
+    records how the ranking was computed.
 
     >>> ranking = Ranking(np.array([1, 0]), np.array([3.5, 4.0]), hypotheses=("a", "b"))
     >>> ranking.best, ranking.text
@@ -204,16 +204,17 @@ class Ranking:
 
     order: Ints  # (H,)
     utility: Floats  # (H,), NaN for hypotheses that a later stage did not score
-    pairs: int = 0  # evaluated by the metric
-    confidence: Confidence | None = None  # of the `Confident` strategy
-    uncertainty: Uncertainty | None = None  # of the `Uncertain` strategy
-    abstained: bool = False  # the samples disagree too much for a text
+    pairs: int = 0  # number of pairs that the metric evaluated
+    confidence: Confidence | None = None  # added by the `Confident` strategy
+    uncertainty: Uncertainty | None = None  # added by the `Uncertain` strategy
+    abstained: bool = False  # True if the samples disagree too much to choose a text
     hypotheses: tuple[str, ...] | None = None
     signature: str | None = None
 
     @classmethod
     def of(cls, utility: Floats, pairs: int = 0) -> Ranking:
-        """The ranking by utility; ties, also those that only rounding breaks, keep sample order."""
+        """The ranking by utility; ties, including those within rounding error, keep sample order.
+        """
         order = np.argsort(-utility, kind="stable")
         return cls(order[np.lexsort((order, _ranks(utility[order])))], utility, pairs)
 
@@ -273,14 +274,15 @@ class Ranking:
         return next(iter(others), None)
 
     def abstain_below(self, share: float | None) -> Ranking:
-        """The ranking, which abstains if its largest cluster has less than this share."""
+        """The ranking, abstained if its largest cluster has less than this share."""
         found = self.uncertainty
         if share is None or found is None or found.largest >= share:
             return self
         return replace(self, abstained=True)
 
     def refine(self, kept: Ints, finer: Ranking) -> Ranking:
-        """The ranking with these rows first, by the order and utilities of a later stage."""
+        """The ranking with these rows first, in the order and with the utilities of a later stage.
+        """
         utility = np.full_like(self.utility, np.nan)
         utility[kept] = finer.utility
         first = self.first(kept[finer.order])
@@ -292,7 +294,8 @@ class Ranking:
         return replace(self, order=np.concatenate([rows, rest]))
 
     def repeat(self, inverse: Ints) -> Ranking:
-        """Expand a ranking of distinct hypotheses: `inverse` is the row of each one among them."""
+        """Expand a ranking of distinct hypotheses; `inverse` has the row of each hypothesis in it.
+        """
         rank = np.empty_like(self.order)
         rank[self.order] = _ranks(self.utility[self.order])
         order = np.argsort(rank[inverse], kind="stable")
@@ -310,13 +313,13 @@ def _equal(one: Any, other: Any) -> bool:
 def _ranks(utility: Floats) -> Ints:
     """(H,) ranks of utilities in descending order; ties share a rank."""
     scale = np.abs(utility[np.isfinite(utility)]).max(initial=0)
-    # negated, so that an unknown utility (NaN) is no tie
+    # `not <=` instead of `>`, so that NaN is not a tie
     apart = ~(utility[:-1] - utility[1:] <= TIE * scale)
     return np.concatenate([[0], np.cumsum(apart)])
 
 
 def shortened(text: str) -> str:
-    """A text for messages, quoted; only the beginning of a long one."""
+    """The quoted text, or its beginning if it is long, for messages."""
     return repr(text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}...")
 
 
@@ -325,18 +328,18 @@ BLOCK = 1 << 13  # references in memory at a time
 
 @dataclass(frozen=True, eq=False)
 class References:
-    """A part of the references of a segment, with their weights or counts.
+    """A part of the references of a segment, with weights or counts.
 
-    Weights of all parts are on one scale; those of `decode_parts` need not sum to 1.
+    The weights of all parts must be on the same scale; for `decode_parts` they need not sum to 1.
 
     Args:
         texts: the references.
-        weights: one per text; 1 unless given.
-        counts: number of equal references that each text stands for; 1 unless given.
+        weights: one per text [default: 1].
+        counts: number of equal references that each text stands for [default: 1].
         name: their name in messages.
 
     Raises:
-        InputError: when they are used, if the lists differ in length or hold other values.
+        InputError: when they are used, if the lists differ in length or hold invalid values.
 
     >>> References(["a", "b"], weights=[1, 3], counts=[2, 1]).mass().tolist()
     [2.0, 3.0]
@@ -348,7 +351,7 @@ class References:
     name: str = "references"  # for messages
 
     def blocks(self) -> Iterator[References]:
-        """The same references in blocks that fit into memory, checked."""
+        """The references, checked, in blocks that fit into memory."""
         try:
             texts = checked_texts(self.texts, "references")
             weights = None if self.weights is None else checked_weights(self.weights, len(texts))
@@ -370,7 +373,7 @@ class References:
 
 @runtime_checkable
 class ReferencePart(Protocol):
-    """A part of the references of a segment; it can be pickled, and is read by a worker."""
+    """A part of the references of a segment that can be pickled; a worker reads it."""
 
     @property
     def name(self) -> str: ...

@@ -11,7 +11,7 @@ from minrisk.version import __version__
 
 
 class Signature(str):
-    """A signature, and what of it is not the default; with the version, that says the rest."""
+    """A signature; `brief` has the version and only the options that differ from their defaults."""
 
     brief: str
 
@@ -22,9 +22,9 @@ def signature(config: Any, kind: str = "strategy", **more: Any) -> Signature:
     The format is that of sacreBLEU.
 
     Args:
-        config: a strategy; with another `kind`, any dataclass with a name.
+        config: a strategy, or with another `kind` any dataclass with a name.
         kind: the first key.
-        more: further keys and values at the end.
+        more: further keys and values, added at the end.
 
     Returns:
         Keys and values, with the version of minrisk at the end.
@@ -56,18 +56,18 @@ def settings(config: Any, kind: str = "strategy") -> dict[str, Any]:
 
 
 def _fields(config: Any, prefix: str, changed: bool = False) -> list[tuple[str, Any]]:
-    """The fields that can change a result; only those that differ from defaults, if `changed`."""
+    """The fields that can change a result; with `changed`, only those that are not defaults."""
     pairs: list[tuple[str, Any]] = []
     if not dataclasses.is_dataclass(config):
         return pairs
     for f in dataclasses.fields(config):
         value = getattr(config, f.name)
-        if f.metadata.get("transparent"):  # an adapter: the fields of the object in it
+        if f.metadata.get("transparent"):  # an adapter: use the fields of the adapted object
             pairs += _fields(value, prefix, changed)
-        elif f.metadata.get("inner"):  # the inner metrics are in the owner's name already
+        elif f.metadata.get("inner"):  # names of inner metrics are part of the owner's name
             pairs += _inner_fields(value if isinstance(value, tuple) else (value,), prefix, changed)
         elif f.metadata.get("affects_results", True) and not (changed and value == f.default):
-            # the key `version` alone is that of minrisk
+            # the key `version` without a prefix is the version of minrisk
             first = prefix or (f"{owner(config)}." if f.name == "version" else "")
             pairs += _pairs(first + f.name, value, changed)
     return pairs
@@ -88,7 +88,7 @@ def _inner_fields(metrics: tuple[Any, ...], prefix: str, changed: bool) -> list[
 
 
 def _changed(more: dict[str, Any]) -> dict[str, Any]:
-    """Further values but for the usual defaults of options."""
+    """Further values without the usual defaults of options."""
     return {key: value for key, value in more.items() if _show(value) not in ("auto", "no", "0")}
 
 
@@ -106,4 +106,4 @@ def join(parts: dict[str, Any], version: str = __version__) -> str:
 def _show(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return "auto" if value is None else str(value).replace("\n", "\\n")  # of a prompt, say
+    return "auto" if value is None else str(value).replace("\n", "\\n")  # e.g. in a prompt

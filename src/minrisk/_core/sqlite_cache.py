@@ -1,7 +1,7 @@
 """A cache in a SQLite file that threads, processes and runs share.
 
-A problem with the file (full disk, a lock held by another process, damage) raises an InputError of
-one line. Damaged rows are returned as they are: the caller checks and skips them.
+A problem with the file (full disk, a lock held by another process, corruption) raises an InputError
+of one line. Corrupt rows are returned as they are; the caller checks and skips them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from weakref import finalize
 from minrisk._core.errors import InputError
 
 MEMORY = ":memory:"
-_MAX_VARIABLES = 500  # in a statement; every SQLite allows at least 999
-_MAX_ROWS_IN_MEMORY = 1 << 20  # of a cache without a file: about 100 MB of scores
-_LOCK_SECONDS = 60.0  # to wait for another process that writes
+_MAX_VARIABLES = 500  # per statement; every SQLite allows at least 999
+_MAX_ROWS_IN_MEMORY = 1 << 20  # rows of a cache without a file, about 100 MB of scores
+_LOCK_SECONDS = 60.0  # seconds to wait while another process writes
 
 T = TypeVar("T")
-_inherited: list[object] = []  # connections of parent processes, which must not be collected
+_inherited: list[object] = []  # connections of parent processes; keeps them from being collected
 
 
 @dataclass(frozen=True)
@@ -33,29 +33,29 @@ class _OpenDatabase:
 
     database: sqlite3.Connection
     process: int = field(default_factory=os.getpid)
-    lock: threading.Lock = field(default_factory=threading.Lock)  # SQLite serves one at a time
+    lock: threading.Lock = field(default_factory=threading.Lock)  # held while a thread uses it
 
     def close(self) -> None:
-        """SQLite forbids a child process to touch what it inherited, even to close it."""
+        """Close it, but not in a forked child: SQLite forbids any use of inherited connections."""
         if self.process == os.getpid():
             self.database.close()
 
 
 class SqliteCache:
-    """A table in a file, whose folder is made if it does not exist."""
+    """A table in a SQLite file; the file and its folder are created if they do not exist."""
 
     def __init__(self, path: str, table: str) -> None:
         """`table` is the statement that creates the table if it does not exist."""
         self._path, self._table = path, table
         self._open: _OpenDatabase | None = None
-        self._written = 0  # rows since the cache was empty, if it is in memory
+        self._written = 0  # rows written since it was last emptied, if it is in memory
         self._connection()
 
     def read(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._run(lambda database: database.execute(query, values).fetchall())
 
     def write(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Write all rows, or none if one fails; a full cache in memory is emptied before."""
+        """Write all rows in one transaction; a full cache in memory is emptied first."""
         def insert(database: sqlite3.Connection) -> None:
             with database:
                 if self._path == MEMORY and self._written >= _MAX_ROWS_IN_MEMORY:
@@ -75,7 +75,7 @@ class SqliteCache:
         try:
             with connection.lock:
                 return work(connection.database)
-        # what damage makes of a name is no text, and raises a UnicodeDecodeError
+        # the name of a table or column that is corrupt raises a UnicodeDecodeError
         except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeDecodeError) as error:
             raise self._failure(error) from None
 
@@ -103,10 +103,10 @@ class SqliteCache:
         return database
 
     def _prepare(self, database: sqlite3.Connection) -> None:
-        # invalid text is a damaged row, which the caller skips, and no error of the file
+        # invalid text must not raise: the caller skips such corrupt rows
         database.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
         with database:
-            database.execute("PRAGMA journal_mode=WAL")  # readers do not wait for a writer
+            database.execute("PRAGMA journal_mode=WAL")  # readers do not wait for writers
             database.execute(self._table)
 
     def _failure(self, error: Exception) -> InputError:
@@ -116,5 +116,5 @@ class SqliteCache:
 
 
 def chunks(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """The keys in lists that fit into the variables of one statement."""
+    """The keys in chunks that fit into one statement."""
     return (keys[i : i + _MAX_VARIABLES] for i in range(0, len(keys), _MAX_VARIABLES))

@@ -19,7 +19,7 @@ from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
 
 Whole = Literal["references", "hypotheses", "pairs"]
-MODEL_BATCH = 16  # segments whose texts a model reads together
+MODEL_BATCH = 16  # segments per batch if a metric loads a model
 SELF_HELP = "skip the pair of a hypothesis with itself"
 
 
@@ -36,7 +36,7 @@ class Strategy(Protocol):
 
     @property
     def metric(self) -> AnyMetric:
-        """The metric of the last stage, in which the utilities are measured."""
+        """The metric of the last stage, which defines the utilities."""
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         """The ranking of the hypotheses of each segment, in the order of the segments."""
@@ -52,7 +52,7 @@ class LeavesSelfOut(Protocol):
 
 @runtime_checkable
 class ScoreSource(Protocol):
-    """A strategy that says which scores its utilities are means of, so that it has a confidence."""
+    """A strategy whose utilities are means of scores that it provides, as confidence requires."""
 
     def reference_scores(self, pool: Pool[Any], columns: Ints) -> Floats:
         """(H, columns) scores whose weighted means over references the utilities estimate."""
@@ -70,9 +70,9 @@ class MeanUtility:
 class Budget:
     """An option of a strategy and the values that `validate` tries: its class variable `tried`.
 
-    Values are shares of a whole (the number of references, hypotheses or pairs) at which the
-    strategy equals standard MBR; without a whole they are values of the option. An option that is a
-    share of pairs takes the share itself.
+    With `of`, values are shares of the number of references, hypotheses or pairs, and with a share
+    of 1 the strategy equals standard MBR. Otherwise they are values of the option. An option that
+    is itself a share of pairs takes the share.
     """
 
     option: str
@@ -85,14 +85,14 @@ def leaves_self_out(strategy: Strategy) -> bool:
 
 
 def as_strategy(value: Any, field: str = "strategy") -> Strategy:
-    """The value, if it is a strategy; otherwise an InputError."""
+    """The value if it is a strategy; otherwise raises an InputError."""
     if isinstance(value, Strategy) and not isinstance(value, type):
         return value
     raise InputError(f"{field} must be a strategy or the name of one; got {brief(value)}")
 
 
 def check_rankings(name: str, rankings: Sequence[Ranking], segments: Sequence[Segment]) -> None:
-    """Raise InputError unless there is a ranking of all hypotheses for each segment."""
+    """Raise InputError unless there is a complete ranking for each segment."""
     if not isinstance(rankings, Sequence):
         raise InputError(f"strategy {name!r}: `rank` returned {type(rankings).__name__}; wanted a "
                          "list with a ranking for each segment")
@@ -131,7 +131,7 @@ def metrics_of(strategy: Strategy) -> list[AnyMetric]:
 
 
 def all_metrics(strategy: Strategy) -> Iterator[AnyMetric]:
-    """The metrics of a strategy and its stages; equal ones that are not the same object apart."""
+    """The metrics of a strategy and its stages, without deduplication."""
     yield as_metric(strategy.metric)
     fields: tuple[dataclasses.Field[Any], ...] = ()
     if dataclasses.is_dataclass(strategy):
@@ -145,13 +145,13 @@ def all_metrics(strategy: Strategy) -> Iterator[AnyMetric]:
 
 
 def take_usage(metrics: Iterable[AnyMetric], segment: Segment) -> Counter[str]:
-    """Requests and tokens that judges took for a segment since they were last asked for."""
+    """Requests and tokens that judges took for a segment since the last call; resets them."""
     texts = (*segment.hypotheses, *segment.references)
     return sum((metric.take_usage(segment.source, texts) for metric in metrics), Counter())
 
 
 def last_stage(strategy: Strategy) -> Strategy:
-    """The stage whose utilities are those of the ranking; itself where it has no stages."""
+    """The stage whose utilities the ranking has; the strategy itself if it has no stages."""
     if not dataclasses.is_dataclass(strategy):
         return strategy
     stages = [value for f in dataclasses.fields(strategy)
@@ -160,8 +160,7 @@ def last_stage(strategy: Strategy) -> Strategy:
 
 
 def compares_texts(strategy: Strategy) -> bool:
-    """Whether its utilities come from pairs of texts, not from a quality or a choice of its metric.
-    """
+    """Whether its utilities come from pairs of texts, not from quality estimates or a choice."""
     last = last_stage(strategy)
     needs = (required_abilities(type(last)).get("metric", Ability.NONE)
              if dataclasses.is_dataclass(last) else Ability.NONE)
@@ -169,18 +168,18 @@ def compares_texts(strategy: Strategy) -> bool:
 
 
 def averages_scores(strategy: Strategy) -> bool:
-    """Whether its utilities are mean scores by its metric, and nothing else."""
+    """Whether its utilities are just mean scores by its metric."""
     return isinstance(last_stage(strategy), MeanUtility) and compares_texts(strategy)
 
 
 def score_source(strategy: Strategy) -> ScoreSource | None:
-    """The stage that says which scores its utilities are means of; None if it does not."""
+    """The stage that provides the scores of which its utilities are means, or None."""
     last = last_stage(strategy)
     return last if isinstance(last, ScoreSource) and compares_texts(strategy) else None
 
 
 def loads_model(strategy: Strategy) -> bool:
-    """Whether one of its metrics loads a model; otherwise one worker per core is cheap."""
+    """Whether one of its metrics loads a model; if not, one worker per core is cheap."""
     return any(metric.loads_model for metric in metrics_of(strategy))
 
 
@@ -190,7 +189,7 @@ def batch_size_of(strategy: Strategy) -> int:
 
 
 def prepare_thread(strategy: Strategy) -> None:
-    """Prepare a thread that ranks batches beside others."""
+    """Prepare a thread that ranks batches concurrently with others."""
     for metric in metrics_of(strategy):
         metric.prepare_thread()
 
@@ -207,7 +206,7 @@ def prepare(strategy: Strategy) -> None:
 
 
 def segment_rng(seed: int, segment: Segment) -> np.random.Generator:
-    """The random generator of a segment: results do not depend on batches and workers.
+    """The random generator of a segment, so that results do not depend on batches or workers.
 
     >>> one, same, other = (segment_rng(0, Segment(["a"], position=i)).random() for i in (3, 3, 4))
     >>> one == same, one == other
@@ -220,14 +219,14 @@ def shuffled(segment: Segment, rng: np.random.Generator | None) -> Ints:
     """(R,) rows of the references in random order, or in input order without a generator."""
     count = len(segment.references)
     order = np.arange(count) if rng is None else rng.permutation(count)
-    # those without weight come last: a subset of them alone would have no weight
+    # zero weights come last, so that no subset has a total weight of zero
     return order[np.argsort(segment.weights[order] == 0, kind="stable")]
 
 
 def resampled(weights: Floats, count: int, rng: np.random.Generator) -> npt.NDArray[np.float32]:
-    """(count, R) weights of the references in resamples, by the Bayesian bootstrap (Rubin 1981).
+    """(count, R) weights of the references in Bayesian bootstrap resamples (Rubin 1981).
 
-    Weights vary like the counts of the ordinary bootstrap, but no reference ever has weight zero.
+    Weights vary like the counts of the ordinary bootstrap, but none is zero.
     """
     resamples = rng.standard_exponential((count, weights.size), np.float32)
     resamples *= weights  # single precision is enough for probabilities

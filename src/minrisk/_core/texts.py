@@ -1,4 +1,4 @@
-"""Texts as models read them: valid Unicode, and prompt templates with {source} and other places."""
+"""Texts as models read them: valid Unicode, and prompt templates with placeholders ({source})."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minrisk._core.errors import InputError, Wording
 def valid_unicode(text: str) -> str:
     """The text with surrogate pairs joined, and U+FFFD for lone surrogates.
 
-    JSON may have lone surrogates, which UTF-8 cannot write and no tokenizer accepts.
+    JSON may contain lone surrogates, which UTF-8 cannot encode and no tokenizer accepts.
     """
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
@@ -21,7 +21,7 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 def check_template(template: str | None, *places: str, option: str = "prompt") -> None:
-    """Raise an InputError if a template lacks one of these places; {source} unless given."""
+    """Raise an InputError if a template lacks one of these placeholders [default: {source}]."""
     for name in places or (SOURCE,):
         if template is not None and not has_place(template, name):
             raise InputError(Wording(
@@ -34,14 +34,14 @@ def has_place(template: str, name: str) -> bool:
 
 
 def fill(template: str | None, source: str) -> str:
-    """The template with the source for {source}; without a template, the source itself."""
+    """The template with {source} replaced; without a template, the source itself."""
     return source if template is None else fill_places(template, source=source)
 
 
 def fill_places(template: str, **values: object) -> str:
-    """The template with these values in their places; braces of other names are text.
+    """The template with these placeholders replaced; other names in braces are text.
 
-    A value that itself has a place in it is text too.
+    Placeholders inside values are text, too.
 
     >>> fill_places("{a} and {b}, {c}", a="{b}", b=2)
     '{b} and 2, {c}'

@@ -1,9 +1,9 @@
-"""When a vote is decided: enough samples agree, so that more would not change the answer.
+"""Early stopping of majority votes: enough samples agree that more would not change the answer.
 
-Answers that are equal or not are draws from a distribution, and the vote looks for its mode. A test
-may look after every draw and still be wrong no more often than it says: for each pair of answers
-the likelihood ratio of "the first is more frequent" against "as frequent", mixed over all
-frequencies, is a martingale (Jain et al., 2022: PPR martingale confidence sequences; Ville 1939).
+Answers are draws from a categorical distribution, and the vote estimates its mode. The sequential
+test may be applied after every draw without exceeding its error rate: for each pair of answers, the
+likelihood ratio of "the first is more frequent" against "as frequent", mixed over all frequencies,
+is a martingale (Jain et al., 2022: PPR martingale confidence sequences; Ville 1939).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIRST_WAVE = 4  # samples
 
 @runtime_checkable
 class Voting(Protocol):
-    """A metric of answers that are equal or not."""
+    """A metric that compares answers for equality."""
 
     @property
     def is_vote(self) -> bool: ...
@@ -36,30 +36,31 @@ class Voting(Protocol):
 
 @runtime_checkable
 class PairwiseVoting(Protocol):
-    """A metric of answers that are equal or not, and have no canonical form."""
+    """A metric that compares answers for equality, but has no canonical form of them."""
 
     def equal_answers(self, text: str, others: Sequence[str]) -> list[bool]:
-        """Whether a text gives the same answer as each of the others."""
+        """For each of the others, whether the text gives the same answer."""
 
 
 def answer_of(metric: Any) -> Callable[[str], str | None] | None:
-    """What finds the answer of a text, if the metric compares answers by equality alone.
+    """A function that extracts the answer of a text; None if the metric is not a vote.
 
-    It is for one vote, as it may remember the answers of this vote.
+    Use it for one vote only: it may remember the answers of earlier texts.
     """
     if isinstance(metric, PairwiseVoting):
         return AnswerClasses(metric)
-    if not isinstance(metric, Voting) or metric.compares_outcomes:  # unknown of a new sample
+    # a new sample has not been executed, so it has no outcome
+    if not isinstance(metric, Voting) or metric.compares_outcomes:
         return None
     return metric.answer if metric.is_vote else None
 
 
 def answer_pattern(pattern: str, name: str) -> re.Pattern[str]:
-    r"""The regular expression of answers, for `find_answer`.
+    r"""Compile the regular expression of answers, for `find_answer`.
 
     Raises:
-        InputError: if it is none, or if its first group may be missing where a later one matches:
-            by (-)?(\d+), both -5 and -7 would have the answer "-".
+        InputError: if it is invalid, or if its first group is optional and another follows: with
+            (-)?(\d+), both -5 and -7 would have the answer "-".
     """
     try:
         compiled = re.compile(pattern)
@@ -71,9 +72,9 @@ def answer_pattern(pattern: str, name: str) -> re.Pattern[str]:
 
 
 def _first_groups(parsed: Iterable[Any]) -> tuple[set[int], bool]:
-    """The groups that may be the first of a match, and whether a match may have none.
+    """The groups that may be the first to participate in a match, and whether none may.
 
-    Alternatives may have a group each, as only one of them matches.
+    Each alternative may have a group of its own, because only one of them matches.
     """
     firsts: set[int] = set()
     without = True
@@ -89,7 +90,7 @@ def _first_groups(parsed: Iterable[Any]) -> tuple[set[int], bool]:
 
 
 def _first_groups_of(operation: str, argument: Any) -> tuple[set[int], bool]:
-    """The same of one part of a parsed pattern."""
+    """The same for one item of a parsed pattern."""
     match operation:
         case "SUBPATTERN" if argument[0] is not None:
             return {argument[0]}, False
@@ -109,9 +110,9 @@ def _first_groups_of(operation: str, argument: Any) -> tuple[set[int], bool]:
 
 def find_answer(pattern: re.Pattern[str], text: str,
                 pick: Literal["first", "last"] = "last") -> str | None:
-    r"""The first group of a match that took part in it, or the whole match; None without a match.
+    r"""The first group that participated in the match, or the whole match; None without a match.
 
-    Of alternatives with a group each, it is the one that matched.
+    If each alternative has a group, this is the group of the one that matched.
 
     >>> find_answer(re.compile(r"it is (\d+)|#### (\d+)"), "it is 5, so #### 7")
     '7'
@@ -133,7 +134,7 @@ def wave(drawn: int) -> int:
 
 
 class AnswerClasses:
-    """Equivalence classes of answers, each named by the first text that gives the answer."""
+    """Equivalence classes of answers; the first text that gives an answer represents it."""
 
     def __init__(self, metric: PairwiseVoting) -> None:
         self._metric = metric
@@ -154,11 +155,11 @@ class AnswerClasses:
 
 
 class Vote:
-    """Counts answers as they come, and knows when the leader is the mode.
+    """Counts answers as they arrive, and tests whether the leader is the mode.
 
-    The chance to stop with another answer than the most probable one is at most `error`, however
-    many answers there are and however often one looks. Where the number of samples is fixed, a vote
-    also ends when the others cannot catch up any more.
+    The probability of stopping with an answer that is not the most probable one is at most `error`,
+    however many answers there are and however often it is tested. With a fixed number of samples, a
+    vote is also decided when the others cannot catch up any more.
 
     >>> vote = Vote(error=0.05)
     >>> for _ in range(12):
@@ -169,28 +170,28 @@ class Vote:
 
     def __init__(self, error: float) -> None:
         self._limit = log(1 / error)
-        self._counts: Counter[Hashable] = Counter()  # in the order of first appearance
+        self._counts: Counter[Hashable] = Counter()  # in order of first appearance
 
     def add(self, answer: Hashable) -> None:
-        """One more sample; None has no answer, and votes for none."""
+        """Count the answer of one more sample; None does not vote."""
         if answer is not None:
             self._counts[answer] += 1
 
     def is_decided(self, remaining: int) -> bool:
-        """Whether the samples that are still to come, at most so many, are not needed."""
+        """Whether sampling can stop, with at most `remaining` samples to come."""
         return self.is_settled(remaining) or self.leads()
 
     def is_settled(self, remaining: int) -> bool:
-        """Whether no other answer can be as frequent as the leader in the end."""
+        """Whether no other answer can catch up with the leader."""
         first, second = self._first_two()
         return first > second + remaining
 
     def leads(self) -> bool:
-        """Whether the leader is the most probable answer, but for the error.
+        """Whether the leader is the most probable answer, at the given error rate.
 
         Answers are tested in the order in which they appeared, the k-th with an error of
-        error / (k * (k + 1)), so that all errors add up to `error`. That it appeared must not speak
-        for an answer, so its first sample does not count.
+        error / (k * (k + 1)), so that all errors add up to `error`. The first sample of an answer
+        does not count: we only test an answer because it appeared.
         """
         if not self._counts:
             return False
@@ -207,12 +208,12 @@ class Vote:
 def log_evidence(ours: int, theirs: int) -> float:
     """The logarithm of the mean likelihood ratio over all p from 1/2 to 1, against p = 1/2.
 
-    It is 2^(a+b) * 2 * the integral of p^a (1-p)^b over that half, an incomplete beta function,
-    which for whole numbers is a sum of binomial probabilities.
+    It is 2^(a+b) * 2 * the integral of p^a (1-p)^b from 1/2 to 1, an incomplete beta function,
+    which for integers is a sum of binomial probabilities.
     """
     n = ours + theirs + 1
     beta = lgamma(ours + 1) + lgamma(theirs + 1) - lgamma(n + 1)
-    # of which the upper half has a share of P(Binomial(n, 1/2) <= a); the powers of 2 cancel
+    # the upper half has the share P(Binomial(n, 1/2) <= a) of it; the powers of 2 cancel
     return beta + _sum_exp([lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
                             for k in range(ours + 1)])
 

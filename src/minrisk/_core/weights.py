@@ -11,8 +11,8 @@ import numpy.typing as npt
 from minrisk._core.arrays import Floats, Ints, sums
 from minrisk._core.errors import InputError, brief
 
-MAX_SAMPLES = 1 << 20  # of a segment: a count of k becomes k references
-_MAX_LOGPROB = 0.01  # above 0, because rounding adds up over the tokens of a text
+MAX_SAMPLES = 1 << 20  # per segment, because a count of k becomes k references
+_MAX_LOGPROB = 0.01  # not 0, because rounding errors add up over the tokens of a text
 
 
 def normalised(weights: npt.ArrayLike | None, count: int) -> Floats:
@@ -23,7 +23,7 @@ def normalised(weights: npt.ArrayLike | None, count: int) -> Floats:
     largest = given.max()
     if largest == 0:
         raise InputError("weights are all zero; at least one must be positive")
-    scaled = given / largest  # so that huge weights do not add up to infinity
+    scaled = given / largest  # prevents overflow of the sum
     result: Floats = scaled / scaled.sum()
     return result
 
@@ -45,13 +45,13 @@ def weights_from_logprobs(logprobs: npt.ArrayLike, texts: Sequence[str] | None =
     """Reference weights for model-based MBR: the weight of a distinct text is its probability.
 
     The number of samples of a text does not count on top of its probability, so equal texts share
-    the weight of the most probable one. Pass the result as `weights`, with the same texts and
-    counts; weights times counts sum to 1.
+    the weight of the most probable one. Pass the result as `weights`, together with the same texts
+    and counts; weights times counts sum to 1.
 
     Args:
         logprobs: the log-probability of each text under the model; not above 0.
-        texts: the references; without them, all are taken to be distinct.
-        counts: number of equal samples that each text stands for; 1 unless given.
+        texts: the references; without them, all are assumed to be distinct.
+        counts: number of equal samples that each text stands for [default: 1].
         lengths: divisors of the log-probabilities; lengths in tokens give the mean
             log-probability of a token.
         temperature: divisor of the log-probabilities; above 1, weights become more uniform.
@@ -73,7 +73,7 @@ def weights_from_logprobs(logprobs: npt.ArrayLike, texts: Sequence[str] | None =
     copies = (np.ones(given.size) if counts is None
               else checked_counts(counts, given.size).astype(np.float64))
     inverse, likeliest = _distinct_texts(texts, given)
-    with np.errstate(over="ignore"):  # overflow to -inf is the probability 0
+    with np.errstate(over="ignore"):  # -inf is a probability of 0
         logs = (given if lengths is None else given / _divisors(lengths, given.size))[likeliest]
         if not np.isfinite(logs.max()):
             raise InputError("logprobs divided by lengths must be numbers that a double can hold; "
@@ -106,7 +106,7 @@ def checked_logprobs(logprobs: npt.ArrayLike, count: int | None,
 
 
 def check_not_positive(logprobs: Floats) -> None:
-    """Raise an error for scores that are no log-probabilities: losses would be weights reversed."""
+    """Raise an error for positive values, such as losses, which would reverse the weights."""
     wrong = np.flatnonzero(logprobs > _MAX_LOGPROB)
     if wrong.size:
         raise InputError(f"logprobs must not be above 0; found {logprobs[wrong[0]]:g} as number "
@@ -135,7 +135,7 @@ def checked_counts(counts: npt.ArrayLike, count: int) -> Ints:
 
 
 def checked_outcomes(outcomes: Sequence[str | None], count: int) -> tuple[str, ...]:
-    """(H,) the outcomes; no outcome is an empty one."""
+    """(H,) the outcomes, with an empty string for None."""
     is_list = isinstance(outcomes, Sequence) and not isinstance(outcomes, str)
     given = ["" if outcome is None else outcome for outcome in outcomes] if is_list else outcomes
     found = checked_texts(given, "outcomes")
@@ -152,7 +152,7 @@ def check_total(counts: Ints) -> None:
 
 def checked_numbers(values: npt.ArrayLike, count: int | None, name: str,
                     of: str = "reference") -> Floats:
-    """(count,) the values as an array; `of` is what each of them belongs to, for messages."""
+    """(count,) the values as an array; messages say "one per `of`"."""
     try:
         given = np.asarray(values)
         array = given.astype(np.float64)
@@ -178,11 +178,11 @@ def checked_texts(texts: Sequence[Any], name: str) -> tuple[str, ...]:
         raise InputError(f"{name} must be a list of strings, not one string")
     if not isinstance(texts, Iterable) or isinstance(texts, Set | Mapping):
         raise InputError(f"{name} must be a list of strings; found {type(texts).__name__}")
-    # a column of Arrow has no strings otherwise
+    # iterating over an Arrow column gives scalars, not strings
     result = tuple(texts.to_pylist() if hasattr(texts, "to_pylist") else texts)
     if not result:
         raise InputError(f"zero {name}; at least one is needed")
     for text in result:
         if not isinstance(text, str):
             raise InputError(f"{name} must be strings; found {type(text).__name__}: {brief(text)}")
-    return tuple(map(str, result))  # also those of NumPy
+    return tuple(map(str, result))  # plain strings, not np.str_
