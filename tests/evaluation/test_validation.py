@@ -337,11 +337,14 @@ def test_the_recommended_is_the_cheapest_within_the_tolerance():
     assert summary_of(*rows, tolerance=0).recommended.trial.strategy == "standard"
 
 
-def test_a_loss_must_be_tolerable_at_the_upper_end_of_its_interval():
-    """By the mean over 40 segments alone, it would be recommended in 2 of 5 cases."""
+@pytest.mark.parametrize(("count", "share"), [(40, 0.15), (20, 0.3), (20, 0.15)])
+def test_a_loss_must_be_tolerable_at_the_upper_end_of_its_interval(count, share):
+    """By the mean alone, it would be recommended in 2 of 5 cases and more, and by percentiles of
+    resampled means in one of 8 and more, as few segments lose.
+    """
     rng, recommended = np.random.default_rng(0), 0
-    for _ in range(200):
-        losses = rng.exponential(0.383, 40) * (rng.random(40) < 0.3)  # 0.115 in the mean
+    for _ in range(200):  # 0.115 in the mean
+        losses = rng.exponential(0.115 / share, count) * (rng.random(count) < share)
         segments = [TrialResults(10.0, 8, 0.0, {
             "standard": TrialResult(True, True, 0.0, 64, 1.0),
             "fast": TrialResult(not loss, True, loss, 8, 0.1)}) for loss in losses.tolist()]
@@ -350,7 +353,7 @@ def test_a_loss_must_be_tolerable_at_the_upper_end_of_its_interval():
         assert row.lost_low <= row.lost <= row.lost_high
         recommended += found.recommended is row
         assert (found.recommended is row) == (row.lost_high <= found.tolerance)
-    assert recommended / 200 < 0.12
+    assert recommended / 200 < 0.1
 
 
 def test_exact_is_recommended_where_others_are_hardly_faster():
