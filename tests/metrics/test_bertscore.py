@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +14,6 @@ pytest.importorskip("transformers", reason="needs the extra minrisk[neural]")
 from transformers import AutoModel
 
 import minrisk
-from commands import run, write
-from minrisk._core.errors import MissingExtra
-from minrisk._core.metric import Ability
 from minrisk._core.process import progress_listener
 from minrisk.metrics.neural.bertscore import BertScore
 from minrisk.metrics.neural.bertscore.encoder import TokenEmbeddings
@@ -117,21 +111,6 @@ def test_it_keeps_the_contract():
     check_strategy(minrisk.Standard(bertscore(tokens=1)), segments)
 
 
-def test_the_fine_stage_of_a_cascade_is_exact_for_what_it_keeps():
-    strategy = minrisk.CoarseToFine(bertscore(), coarse=minrisk.ChrF(), keep=2)
-    ranking = strategy.rank([minrisk.Segment(HYPS, REFS)])[0]
-    kept = np.flatnonzero(~np.isnan(ranking.utility))
-    assert kept.size == 2
-    theirs = np.array(GOLDEN["models"]["bert"]["plain"])[:, :, 2].mean(1)
-    assert_close(ranking.utility[kept], theirs[kept], "fp32")
-
-
-def test_averages_are_refused_with_what_to_do():
-    assert Ability.AVERAGES not in bertscore().abilities
-    with pytest.raises(minrisk.InputError, match=r"averages references .*'bertscore' does not"):
-        minrisk.Aggregate(bertscore()).rank([minrisk.Segment(["a", "b"])])
-
-
 def test_half_precision_is_near():
     exact, half = scores(bertscore()), scores(bertscore(dtype="bf16"))
     assert_close(half, exact, "bf16")
@@ -168,29 +147,6 @@ def test_progress_tells_encoding_and_matching_apart():
     assert told[-1] == ("pairs scored", 30, 30)
 
 
-def test_decode_from_the_command_line(tmp_path):
-    samples = write(tmp_path / "x.jsonl", {"samples": HYPS})
-    result = run("decode", samples, "--metric", "bertscore", "--metric.model", DATA / "bert",
-                 "--metric.layer", "2", "--metric.device", "cpu")
-    assert result.code == 0, result.err
-    assert result.records[0]["text"] in HYPS
-
-
-class Malicious:
-    def __reduce__(self):
-        return os.system, ("touch executed",)
-
-
-def test_a_malicious_model_is_told_and_never_executed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(DATA / "bert", "model")
-    Path("model/model.safetensors").unlink()
-    torch.save({"embeddings.word_embeddings.weight": Malicious()}, "model/pytorch_model.bin")
-    with pytest.raises(minrisk.InputError, match=r"its pickle would call \w+\.system"):
-        bertscore(model="model").features(["a"])
-    assert not Path("executed").exists()
-
-
 @pytest.mark.parametrize(("options", "message"), [
     ({"layer": None}, "choose one from 0 to 3 by the option `layer`"),
     ({"layer": 4}, "layer 4 of 3; choose from 0 to 3"),
@@ -208,9 +164,3 @@ def test_the_layer_of_a_well_known_model_is_known():
 
     assert _layer("FacebookAI/roberta-large", None, 24) == 17
     assert _layer("FacebookAI/roberta-large", 3, 24) == 3
-
-
-def test_without_torch_the_install_line_is_given(monkeypatch):
-    monkeypatch.setitem(sys.modules, "minrisk.metrics.neural.bertscore.matcher", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[neural\]'"):
-        bertscore().features(["a"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +15,8 @@ pytest.importorskip("transformers", reason="needs the extra minrisk[neural]")
 pytest.importorskip("sentencepiece", reason="needs the extra minrisk[neural]")
 
 import minrisk
-from commands import run, write
-from minrisk._core.errors import MissingExtra
-from minrisk._core.metric import Ability
-from minrisk._core.process import progress_listener
 from minrisk.metrics.neural.bleurt import Bleurt
-from minrisk.testing import check_metric, check_strategy
-from tolerance import SINGLE, assert_close
+from tolerance import assert_close
 
 DATA = Path(__file__).parent / "bleurt"
 GOLDEN = json.loads((DATA / "golden.json").read_text(encoding="utf-8"))
@@ -71,46 +65,10 @@ def test_texts_that_are_cut_off_are_counted():
         scores(bleurt(), ["a very long story " * 100, "a"], ["b"])
 
 
-def test_it_keeps_the_contract():
-    check_metric(bleurt(), rtol=SINGLE)
-    segments = [minrisk.Segment(HYPS[i : i + 4], position=i) for i in range(3)]
-    check_strategy(minrisk.Standard(bleurt(tokens=1)), segments)
-
-
-def test_the_fine_stage_of_a_cascade_is_exact_for_what_it_keeps():
-    strategy = minrisk.CoarseToFine(bleurt(), coarse=minrisk.ChrF(), keep=3)
-    ranking = strategy.rank([minrisk.Segment(HYPS, REFS)])[0]
-    kept = np.flatnonzero(~np.isnan(ranking.utility))
-    assert kept.size == 3
-    theirs = np.array(GOLDEN["scores"]).mean(1)
-    assert_close(ranking.utility[kept], theirs[kept], "fp32")
-
-
-def test_averages_are_refused_with_what_to_do():
-    assert Ability.AVERAGES not in bleurt().abilities
-    with pytest.raises(minrisk.InputError, match=r"averages references .*'bleurt' does not"):
-        minrisk.Aggregate(bleurt()).rank([minrisk.Segment(["a", "b"])])
-
-
 def test_half_precision_is_near():
     exact, half = scores(bleurt()), scores(bleurt(dtype="bf16"))
     assert_close(half, exact, "bf16")
     assert np.any(half != exact)
-
-
-def test_progress_counts_pairs():
-    told = []
-    with progress_listener(lambda *event: told.append(event)):
-        scores(bleurt())
-    assert told[-1] == ("pairs scored", len(HYPS) * len(REFS), len(HYPS) * len(REFS))
-
-
-def test_decode_from_the_command_line(tmp_path):
-    samples = write(tmp_path / "x.jsonl", {"samples": HYPS})
-    result = run("decode", samples, "--metric", "bleurt", "--metric.model", DATA / "model",
-                 "--metric.device", "cpu")
-    assert result.code == 0, result.err
-    assert result.records[0]["text"] in HYPS
 
 
 class Malicious:
@@ -156,9 +114,3 @@ def test_a_broken_model_is_told_and_never_executed(kind, message, tmp_path, monk
 def test_a_model_that_is_not_there_is_told():
     with pytest.raises(minrisk.InputError, match="owner/absent: there is no such folder"):
         scores(bleurt(model="owner/absent"))
-
-
-def test_without_torch_the_install_line_is_given(monkeypatch):
-    monkeypatch.setitem(sys.modules, "minrisk.metrics.neural.bleurt.scorer", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[neural\]'"):
-        scores(bleurt())

@@ -22,7 +22,6 @@ pytest.importorskip("transformers", reason="needs the extra minrisk[comet]")
 import minrisk
 from comet_models import CHECKPOINTS, DATA, GOLDEN, cast, enter_hub
 from commands import run, wait_for, write
-from minrisk._core.errors import MissingExtra
 from minrisk._core.groups import Groups, WeightedRows
 from minrisk._core.metric import Ability
 from minrisk._core.process import progress_listener
@@ -613,17 +612,6 @@ def test_a_model_without_references_is_told():
 def test_missing_files_of_the_encoder_are_named(tmp_path):
     (tmp_path / "tiny" / "xlm-roberta").unlink()
     with pytest.raises(minrisk.InputError, match="tiny/xlm-roberta: there is no such folder"):
-        comet().features(["a"])
-
-
-def test_the_source_is_needed():
-    with pytest.raises(minrisk.InputError, match="needs the source"):
-        minrisk.decode(["a"], metric=comet())
-
-
-def test_without_torch_the_install_line_is_given(monkeypatch):
-    monkeypatch.setitem(sys.modules, "minrisk.metrics.comet.embedder", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[comet\]'"):
         comet().features(["a"])
 
 

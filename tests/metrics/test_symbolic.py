@@ -80,12 +80,6 @@ def test_hostile_texts_are_read_in_linear_time(text):
     find_answer(text)  # quadratic time would exceed any patience
 
 
-def test_without_the_package_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr("minrisk.metrics.votes.symbolic.find_spec", lambda name: None)
-    with pytest.raises(minrisk.MissingExtra, match=r"minrisk\[math\]"):
-        scores(["1"], ["1"])
-
-
 def test_the_answer_and_the_votes_are_reported():
     samples = ["1/2", "it is 0.5", LONG, "2x"]
     [found] = minrisk.decode_corpus([{"samples": samples}], metric="symbolic")

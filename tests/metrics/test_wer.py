@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -90,12 +89,6 @@ def test_words_of_texts_that_were_read_apart_have_the_same_numbers(hyps, refs):
     rows = np.arange(len(hyps) + len(refs))
     expected = wer.scores(together[rows[:len(hyps)]], together[rows[len(hyps):]])
     np.testing.assert_array_equal(scores(wer, hyps, refs), expected)
-
-
-def test_without_rapidfuzz_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "rapidfuzz.process", None)
-    with pytest.raises(minrisk.MissingExtra, match=r"'wer' .*pip install 'minrisk\[edit\]'"):
-        Wer().prepare()
 
 
 def test_the_command_line_shows_a_rate(tmp_path):
