@@ -119,7 +119,7 @@ def test_no_code_of_a_folder_is_run(target, poison, tmp_path, questions):
         assert str(model) in line
 
 
-@pytest.mark.parametrize("target", ["sample", "translate", "bertscore"])
+@pytest.mark.parametrize("target", ["sample", "bertscore"])
 def test_lines_that_say_yes_are_left_where_they_are(target, tmp_path):
     """In a process of its own, with a pipe as its standard input."""
     make, command = TARGETS[target]
@@ -138,12 +138,11 @@ def test_lines_that_say_yes_are_left_where_they_are(target, tmp_path):
         assert lines.read(len(YES)) == YES
 
 
-@pytest.mark.parametrize("name", ["sample", "translate"])
-def test_a_source_that_says_yes_is_no_consent(name, tmp_path):
+def test_a_source_that_says_yes_is_no_consent(tmp_path):
     model, flag = sampler(tmp_path / "model"), tmp_path / "PWNED"
     hostile.new_kind(model, flag)
     (tmp_path / "sources").write_bytes(YES)
-    process = spawn_warm(tmp_path, name, "-", "--model", model, "-n", 2, "-q",
+    process = spawn_warm(tmp_path, "translate", "-", "--model", model, "-n", 2, "-q",
                          stdin=tmp_path / "sources")
     process.join()
     out, err = ((tmp_path / stream).read_text() for stream in ("out", "err"))

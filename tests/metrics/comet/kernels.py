@@ -26,7 +26,7 @@ DEVICE = sys.argv[1]
 PRODUCTS = "fp32" if DEVICE == "cpu" else "tf32"  # the precision of products of matrices
 HALVES = (torch.float16, torch.bfloat16)
 HIDDEN = ((40,), (40, 12), (40, 12, 8))
-IDS = [[0, 7, 9, 2], [0, 2], [0, *range(5, 23), 2]]
+IDS = [[0, 7, 9, 2], [0, 2], [0, *range(5, 13), 2]]
 
 
 def random(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -141,7 +141,9 @@ def check_encoder(variant: str, dtype: str) -> None:
         found = quick.embed(ids)
         padded = encoder.encode(ids, 10**6)
         exact = Comet(**options, dtype="fp32")._embedder.encoder.encode(ids, 10**6)
-        again = [quick.embed(ids), quick.embed(ids[::-1]).flip(0), filled_up(quick, ids)]
+        again = [quick.embed(ids[::-1]).flip(0), filled_up(quick, ids)]
+        if DEVICE == "cuda":  # where it is a recording
+            again.append(quick.embed(ids))
     for embeddings in (found, *again):
         if dtype == "fp32":
             assert_close(embeddings, exact, PRODUCTS)
@@ -180,8 +182,9 @@ def main() -> None:
     names = {"fp32": torch.float32, "fp16": torch.float16}
     for name, dtype in (names | ({"bf16": torch.bfloat16} if DEVICE == "cuda" else {})).items():
         check_attention(dtype)
-        for variant in ("xlmr_mix_softmax_layernorm", "pool_cls"):
-            check_encoder(variant, name)
+        check_encoder("xlmr_mix_softmax_layernorm", name)
+        if DEVICE == "cuda" or name == "fp16":  # as kernels are used by default
+            check_encoder("pool_cls", name)
     del torch._addmm_activation  # a private function that other versions may lack
     check_encoder("pool_cls", "fp16")
 
