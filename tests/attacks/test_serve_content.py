@@ -210,10 +210,10 @@ def test_a_ranking_ends_when_its_client_leaves():
 def computing(server):
     """The processes that do work for a server, and have computed for longer than to start."""
     found = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            fields = path.read_text().rpartition(")")[2].split()
-            found[int(path.parent.name)] = int(fields[1]), int(fields[11])
+    for process in filter(str.isdecimal, os.listdir("/proc")):
+        with suppress(OSError):  # it has ended
+            fields = Path("/proc", process, "stat").read_text().rpartition(")")[2].split()
+            found[int(process)] = int(fields[1]), int(fields[11])
     return [one for one, (parent, ticks) in found.items()
             if found.get(parent, (None,))[0] == server and ticks > os.sysconf("SC_CLK_TCK") / 4]
 
