@@ -19,6 +19,7 @@ from aiohttp import web
 import minrisk
 from commands import PATIENCE, wait_for
 from mbr_server import serving, settings
+from minrisk.io.records import Weighting
 from minrisk.openai import client
 from minrisk.openai.encoding import Mask
 from minrisk.openai.responses import StreamMask
@@ -168,6 +169,30 @@ def test_numbers_that_json_has_not_are_not_passed_on(upstream):
             found = json.loads(server.chat(**fields).raw, parse_constant=no_number)
             choice = found["choices"][0]
             assert (choice["score"], choice["other"]) == (None, [None, None])
+
+
+@pytest.mark.parametrize("nested", ["[", '{"a": '])
+@pytest.mark.parametrize("depth", [300, 500, 900])
+def test_a_response_that_is_nested_deeply_is_the_upstreams_fault(upstream, nested, depth):
+    end = "]" if nested == "[" else "}"
+    upstream.answer = answering(
+        '{"choices": [{"index": 0, "finish_reason": "stop", "message": {"tool_calls": [{"function":'
+        f' {{"name": "f", "arguments": {nested * depth}1{end * depth}}}}}]}}}}]}}')
+    with serving(upstream.url, settings(samples=2)) as server:
+        for fields in ({}, {"temperature": 0}, {"stream": True}):
+            assert server.chat(**fields).status == 502
+        assert all(one["error"] == "upstream_unavailable" for one in server.requests)
+
+
+def test_log_probabilities_of_no_probability_are_none(upstream):
+    choices = [{"index": i, "message": {"content": text}, "finish_reason": "stop",
+                "logprobs": {"content": [{"logprob": logprob}]}}
+               for i, (text, logprob) in enumerate([("a", 3.5), ("a b", True), ("a", -1)])]
+    upstream.answer = answering(json.dumps({"choices": choices}))
+    with serving(upstream.url, settings(samples=3, weighting=Weighting("logprobs"))) as server:
+        reply = server.chat()
+    assert reply.status == 200
+    assert "weights:uniform" in reply.body["minrisk"]["signature"]  # not all samples have any
 
 
 def with_usage(tokens, texts, **fields):

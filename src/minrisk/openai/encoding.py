@@ -9,12 +9,14 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from minrisk._core.arrays import finite_numbers
 from minrisk.openai.errors import InvalidResponse
 
 LARGE = 1 << 16  # characters and values; what is larger is read and written beside the event loop
+MAX_DEPTH = 200  # nested levels; what reads and writes JSON is recursive
 _MAX_VALUES = 1 << 22  # of a response
 _MAX_EVENT_VALUES = 1 << 14  # of an event in a stream, which is worked on as it comes
 _MASK = "***"
@@ -46,6 +48,15 @@ def _is_larger(found: Any, most: int, size_of: Callable[[str], int]) -> bool:
             size += len(value)
             rest.extend(value)
     return size > most
+
+
+def levels(found: Any) -> Iterator[list[Any]]:
+    """The objects and lists, level by level."""
+    level = [found]
+    while level := [value for value in level if isinstance(value, dict | list)]:
+        yield level
+        level = [item for value in level
+                 for item in (value.values() if isinstance(value, dict) else value)]
 
 
 def encoded(found: Any) -> bytes:
@@ -118,6 +129,10 @@ def parsed(content: bytes | bytearray, mask: Mask, check: Check | None = None) -
         return _invalid("the response is no whole JSON", is_temporary=True)
     except RecursionError:
         return _invalid("the response is nested too deeply")
+    # fewer brackets cannot be so deep
+    if sum(map(raw.count, "[{")) > MAX_DEPTH and len([*islice(levels(found), MAX_DEPTH + 1)]
+                                                     ) > MAX_DEPTH:
+        return _invalid(f"the response is nested more than {MAX_DEPTH} levels deep")
     if problem := check(found) if check else None:
         return _invalid(f"found {mask.line(raw)}, {problem.text}", problem.is_temporary)
     return Parsed(found)

@@ -121,7 +121,8 @@ def _of_tokens(found: Any) -> tuple[float | None, int | None]:
     if all(isinstance(value, int | float) for value in listed):
         with suppress(OverflowError):  # integers beyond the range of a double
             total = float(sum(listed))
-    return total if math.isfinite(total) else None, len(listed)
+    # above 0, they are none of probabilities
+    return total if math.isfinite(total) and total <= 0 else None, len(listed)
 
 
 def _with_length(choice: Choice, body: dict[str, Any]) -> Choice:

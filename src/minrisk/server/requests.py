@@ -16,6 +16,7 @@ from minrisk._core.segment import Segment
 from minrisk._core.strategy import Strategy, metrics_of
 from minrisk.metrics.votes.json_match import JsonMatch
 from minrisk.openai.completions import API, UpstreamRequest, request_seed
+from minrisk.openai.encoding import MAX_DEPTH, levels
 from minrisk.server.responses import ApiError
 from minrisk.server.settings import Settings
 from minrisk.strategies.groups import Standard
@@ -27,7 +28,6 @@ _RANKING_FIELDS = {"candidates", "references", "source", "weights", "counts", "m
 _OPTIONS = {"samples", "metric", "strategy", "seed", "return_candidates"}
 _MAX_CHOICES = 128
 _MAX_SEED = 1 << 63
-_MAX_DEPTH = 200  # nesting depth of a body; JSON readers are recursive
 _MAX_VALUES = 1 << 19  # in a body; a prompt may be a list of tokens
 _MAX_DIGITS = 300  # of a number, which a double can hold
 
@@ -131,17 +131,13 @@ def _integral(text: str) -> int:
 
 
 def _check_size(found: Any) -> None:
-    layer, depth, values = [found], 0, 0
-    while layer:
-        depth += 1
-        values += sum(map(len, layer))
-        if depth > _MAX_DEPTH:
-            raise ApiError(400, f"the body is nested more than {_MAX_DEPTH} levels deep")
+    values = 0
+    for depth, level in enumerate(levels(found), 1):
+        values += sum(map(len, level))
+        if depth > MAX_DEPTH:
+            raise ApiError(400, f"the body is nested more than {MAX_DEPTH} levels deep")
         if values > _MAX_VALUES:
             raise ApiError(413, f"the body has more than {_MAX_VALUES:,} values; send less")
-        layer = [item for value in layer
-                 for item in (value.values() if isinstance(value, dict) else value)
-                 if isinstance(item, dict | list)]
 
 
 def read_request(api: API, given: dict[str, Any], settings: Settings) -> ClientRequest:
