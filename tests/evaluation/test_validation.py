@@ -6,6 +6,7 @@ import gzip
 import json
 import pickle
 import signal
+import subprocess
 import sys
 from dataclasses import dataclass
 from typing import ClassVar
@@ -479,6 +480,20 @@ def test_figures_are_drawn(samples, tmp_path):
     assert "<svg" in text
     for shown in ("Top-1 accuracy", "Top-20 accuracy", "n-by-s", "aggregate-to-fine"):
         assert f"<!-- {shown} -->" in text
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of POSIX")
+def test_a_figure_is_written_whole_or_not_at_all(samples, tmp_path):
+    pytest.importorskip("matplotlib")
+    code = ("import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+            "import matplotlib.font_manager; "  # which may write a cache
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000)); "
+            "from minrisk.cli import main; sys.exit(main())")
+    args = ["validate", samples, "--strategy", "aggregate", "--plot", tmp_path / "a.svg"]
+    done = subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True)
+    assert done.returncode == 2
+    assert b"cannot write" in done.stderr
+    assert not [*tmp_path.glob("*a.svg*")]
 
 
 def test_the_same_figure_is_the_same_file(samples, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from io import BytesIO
 from itertools import chain, groupby, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 from minrisk._core.errors import InputError, needs_extra
 from minrisk.evaluation.study import Study
 from minrisk.evaluation.validation import Summary, TrialSummary
-from minrisk.io.files import as_input_error
+from minrisk.io.store import write_whole
 
 _KINDS = (".png", ".svg", ".pdf")
 _DATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
@@ -108,9 +109,11 @@ def save(figure: Any, path: str) -> None:
     """Write the figure; equal figures give equal files, without dates and random identifiers."""
     import matplotlib
 
-    with as_input_error("write", path), matplotlib.rc_context({"svg.hashsalt": "minrisk"}):
-        figure.savefig(path, dpi=200, bbox_inches="tight",
-                       metadata=_DATED.get(Path(path).suffix))
+    content, suffix = BytesIO(), Path(path).suffix
+    with matplotlib.rc_context({"svg.hashsalt": "minrisk"}):
+        figure.savefig(content, format=suffix[1:], dpi=200, bbox_inches="tight",
+                       metadata=_DATED.get(suffix))
+    write_whole(path, [content.getvalue()])
 
 
 def _curves(summary: Summary, accuracy: Callable[[TrialSummary], float]) -> Iterator[Curve]:
