@@ -18,6 +18,7 @@ import minrisk
 from commands import PATIENCE, run, spawn, wait_for, write
 from minrisk import Ranking, Standard
 from minrisk._core.registry import METRICS, STRATEGIES
+from minrisk.cli import INTERRUPTED
 from minrisk.cli.options import Field
 from minrisk.run import progress
 from tolerance import assert_close
@@ -42,6 +43,13 @@ def texts(tmp_path):
     hyps.write_text("".join(f"{text}\n" for group in SAMPLES for text in group[:2]))
     source.write_text("s\n" * 3)
     return hyps, source
+
+
+def test_ctrl_c_while_the_command_is_imported_is_no_traceback(tmp_path, monkeypatch):
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt")  # what is imported meanwhile
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = subprocess.run([sys.executable, "-m", "minrisk", "doctor"], capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, b"", b"")
 
 
 def test_decode_says_what_the_library_says(samples):

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commands import read, run, spawn, write
+from commands import PATIENCE, read, run, spawn, write
 from minrisk import ChrF, Standard
 from minrisk._core.errors import InputError
 from minrisk.cli import SOME_FAILED
@@ -357,6 +357,19 @@ def test_a_full_disk_is_told_and_gone_on_from(inputs, tmp_path):
     assert b"Traceback" not in done.stderr
     assert run(*args, "--resume").code == 0
     assert lines(out) == alone(inputs)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals of POSIX")
+def test_ctrl_c_reaches_no_worker_that_is_still_importing(inputs, tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "if '--multiprocessing-fork' in sys.orig_argv:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = spawn("decode", inputs / "0.jsonl", "--workers", 2)
+    _, err = done.communicate(timeout=PATIENCE)
+    assert done.returncode == 0, err
+    assert b"KeyboardInterrupt" not in err
 
 
 @pytest.mark.parametrize("scale", [(), ("--workers", "2", "--batch-size", "5")])

@@ -18,7 +18,14 @@ from time import perf_counter
 from typing import Any
 
 from minrisk._core.errors import InputError, MinriskError
-from minrisk._core.process import own_process, progress_listener, report_progress, threads
+from minrisk._core.process import (
+    ignore_interrupts,
+    interrupts_held,
+    own_process,
+    progress_listener,
+    report_progress,
+    threads,
+)
 from minrisk.run.workers import (
     UNSENDABLE,
     Block,
@@ -216,7 +223,8 @@ class Worker:
         self._process = _SPAWN.Process(target=_serve, args=(self._pool, self._number, theirs),
                                        daemon=True)
         try:
-            self._process.start()
+            with interrupts_held():
+                self._process.start()
         except UNSENDABLE as error:
             raise InputError(f"worker processes cannot be sent the metric, strategy or sampler "
                              f"({error}); define it in a module, or work without workers") from None
@@ -274,7 +282,7 @@ def _exit_reason(code: int | None) -> str:
 @own_process()
 def _serve(pool: WorkerPool, number: int, connection: Connection) -> None:
     """The main loop of a worker process, until its driver is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles it
+    ignore_interrupts()
     with suppress(OSError):  # if standard error is closed
         os.dup2(2, 1)  # standard output is for results, not for prints of a metric
     Thread(target=_end_with_driver, daemon=True).start()

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from minrisk._core.errors import MinriskError
+from minrisk._core.process import ignore_interrupts, interrupts_held
 
 T = TypeVar("T")
 _HEADER = struct.Struct("!Q")  # before a message: its length
@@ -60,7 +61,8 @@ class _Worker:
         ours, theirs = socket.socketpair()
         process = _CONTEXT.Process(target=_serve, args=(theirs, nice), daemon=True)
         try:
-            process.start()
+            with interrupts_held():
+                process.start()
         except BaseException:
             ours.close()
             raise
@@ -323,7 +325,7 @@ def _serve(connection: socket.socket, nice: int) -> None:
     if sys.platform != "win32":  # which has no priorities of this kind
         with suppress(OSError):
             os.nice(nice)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles it
+    ignore_interrupts()
     signal.signal(signal.SIGTERM, _exit)
     threading.Thread(target=_end_with_server, daemon=True).start()
     warnings.showwarning = _show_warning
