@@ -81,7 +81,8 @@ def main(*args: str) -> None:
             "intervals of votes": {"cover": float(np.mean(covered)), "of": len(covered)}}
     if "--llm" in args:
         records = _records(args[args.index("--llm") + 1])
-        made["llm"] = {name: _answers(records, metric) for name, metric in ANSWERS.items()}
+        made["llm"] = {name: answers_of_a_model(records, metric)
+                       for name, metric in ANSWERS.items()}
     (HERE / "results.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
     readme = HERE / "README.md"
     readme.write_text(with_tables(readme.read_text(encoding="utf-8"), made), encoding="utf-8")
@@ -205,7 +206,7 @@ def _bins(said: Any, right: Any, draws: list[Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _answers(records: list[dict[str, Any]], metric: AnyMetric) -> dict[str, Any]:
+def answers_of_a_model(records: list[dict[str, Any]], metric: AnyMetric) -> dict[str, Any]:
     """How well the probability of a vote tells right answers from wrong ones, by halves."""
     strategy = minrisk.Confident(minrisk.Standard(metric))
     said, right = [], []

