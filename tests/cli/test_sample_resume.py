@@ -95,25 +95,6 @@ def test_the_rest_of_a_batch_with_a_failure_is_kept_and_the_failure_drawn_again(
     assert {body["messages"][0]["content"] for body in server.bodies} == {"three"}
 
 
-def test_recorded_failures_are_drawn_again_when_a_run_is_resumed(sample, server, sources, tmp_path):
-    whole = sample(sources, "-n", "4").records
-    server.always = refusing_prompt("three")
-    out = tmp_path / "out.jsonl"
-    result = sample(sources, "-n", "4", "-o", out)
-    assert result.code == SOME_FAILED
-    assert f"the first failure: {sources}:3: " in result.err
-    failed = read(out.read_text())[2]
-    assert (failed["id"], failed["source"]) == (2, "three")
-    assert f"{sources}:3: http" in failed["error"]
-    server.always = None
-    server.bodies.clear()
-    result = sample(sources, "-n", "4", "-o", out, "--resume")
-    assert result.code == 0
-    assert "3 segments finished" in result.err
-    assert read(out.read_text()) == whole
-    assert {body["messages"][0]["content"] for body in server.bodies} == {"three"}
-
-
 def test_a_field_called_error_is_no_failure(sample, server, tmp_path):
     path = write(tmp_path / "in.jsonl", {"source": "one", "error": "none"})
     out = tmp_path / "out.jsonl"
@@ -121,28 +102,6 @@ def test_a_field_called_error_is_no_failure(sample, server, tmp_path):
     server.bodies.clear()
     assert sample(path, "-n", "2", "-o", out, "--resume").code == 0
     assert server.bodies == []
-
-
-def test_a_finished_file_is_not_overwritten_unless_asked_for(sample, sources, tmp_path):
-    out = tmp_path / "out.jsonl"
-    assert sample(sources, "-n", "4", "-o", out).code == 0
-    before = out.read_bytes()
-    result = sample(sources, "-n", "2", "-o", out)
-    assert result.code == 2
-    assert "--resume goes on with it, --overwrite starts again" in result.err
-    assert out.read_bytes() == before
-    assert sample(sources, "-n", "2", "-o", out, "--overwrite").code == 0
-    assert out.read_bytes() != before
-
-
-def test_resuming_nothing_begins_and_resuming_everything_does_nothing(sample, sources, tmp_path):
-    out = tmp_path / "out.jsonl"
-    assert sample(sources, "-n", "4", "-o", out, "--resume").code == 0
-    first = out.read_bytes()
-    result = sample(sources, "-n", "4", "-o", out, "--resume")
-    assert result.code == 0
-    assert "4 segments finished" in result.err
-    assert out.read_bytes() == first
 
 
 def test_a_finished_file_that_somebody_changed_is_told(sample, sources, tmp_path):
@@ -177,26 +136,6 @@ def test_what_cannot_change_a_sample_may_change(sample, sources, tmp_path):
     out = tmp_path / "out.jsonl"
     assert sample(sources, "-n", "4", "-o", out).code == 0
     assert sample(sources, "-n", "4", "-o", out, "--resume", "--concurrency", "1").code == 0
-
-
-def test_going_on_with_another_input_is_refused(sample, sources, tmp_path):
-    out = tmp_path / "out.jsonl"
-    assert sample(sources, "-n", "4", "-o", out).code == 0
-    before = out.read_bytes()
-    sources.write_text("one\ntwo\nother\nfour\n")
-    result = sample(sources, "-n", "4", "-o", out, "--resume")
-    assert result.code == 2
-    assert f"input {sources} was 19 bytes" in result.err
-    assert out.read_bytes() == before
-
-
-def test_a_file_of_unknown_origin_is_left_alone(sample, sources, tmp_path):
-    out = tmp_path / "notes.txt"
-    out.write_text("my notes")
-    result = sample(sources, "-n", "4", "-o", out, "--resume")
-    assert result.code == 2
-    assert "notes.txt exists, and no manifest says that minrisk made it" in result.err
-    assert out.read_text() == "my notes"
 
 
 @pytest.mark.parametrize("command", ["sample", "translate"])

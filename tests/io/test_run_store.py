@@ -34,9 +34,23 @@ def output(request, tmp_path) -> str:
     return f"{tmp_path}/{request.param}"
 
 
+@pytest.fixture(params=["out/", "out.jsonl", "bucket://out/"])
+def anywhere(request, inline, tmp_path, monkeypatch) -> str:
+    """A folder, a file, or a folder at a URL."""
+    if "://" not in request.param:
+        return f"{tmp_path}/{request.param}"
+    pytest.importorskip("fsspec", reason="needs the extra minrisk[fsspec]")
+    import object_store  # noqa: F401 - the file system of its URLs
+
+    monkeypatch.setenv("MINRISK_TEST_BUCKET", f"{tmp_path}/bucket")
+    monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}/cache")
+    return request.param
+
+
 def made(output: str, name: str = "in.jsonl") -> Path:
     """The file that came of this input, or of all."""
-    return Path(output) / name if output.endswith("/") else Path(output)
+    path = Path(output.replace("bucket://", f"{os.environ.get('MINRISK_TEST_BUCKET')}/"))
+    return path / name if output.endswith("/") else path
 
 
 def manifest(output: str) -> Path:
@@ -72,6 +86,73 @@ def unfinished(monkeypatch: pytest.MonkeyPatch, *args: object) -> None:
 def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*")
             if path.is_file()}
+
+
+# the contract of outputs, wherever they are
+
+
+def test_an_output_that_is_there_is_replaced_only_if_asked_for(tmp_path, anywhere):
+    path = write(tmp_path / "in.jsonl", *segments(4, 1))
+    assert run("decode", path, "-o", anywhere).code == 0
+    write(path, *segments(4, 2))
+    before = tree(tmp_path)
+    result = run("decode", path, "-o", anywhere)
+    assert result.code == 2
+    assert "holds an earlier run; --resume goes on with it, --overwrite starts again" in result.err
+    assert tree(tmp_path) == before
+    assert run("decode", path, "-o", anywhere, "--overwrite").code == 0
+    assert made(anywhere).read_text() == run("decode", path).out
+
+
+@pytest.mark.parametrize("flags", [[], ["--resume"]])
+def test_a_file_of_unknown_origin_is_left_alone(tmp_path, anywhere, flags):
+    path, found = write(tmp_path / "in.jsonl", *segments(2)), made(anywhere)
+    found.parent.mkdir(parents=True, exist_ok=True)
+    found.write_text("precious")
+    result = run("decode", path, "-o", anywhere, *flags)
+    assert result.code == 2
+    assert f"{found.name} exists, and no manifest says that minrisk made it" in result.err
+    assert found.read_text() == "precious"
+
+
+def test_what_is_finished_is_not_made_again_and_what_was_removed_is(tmp_path, anywhere):
+    inputs = write_shards(tmp_path / "in", 2, 0, 3)
+    args = ("decode", *sorted(inputs.iterdir()), "-o", anywhere, "--resume")
+    assert run(*args).code == 0
+    files = [made(anywhere, path.name) for path in sorted(inputs.iterdir())]
+    whole, times = [[get(path) for path in files] for get in (Path.read_bytes, changed)]
+    result = run(*args)
+    assert result.code == 0
+    assert "5 segments finished" in result.err
+    assert [changed(path) for path in files] == times
+    files[-1].unlink()
+    assert run(*args).code == 0
+    assert [path.read_bytes() for path in files] == whole
+    assert changed(files[-1]) != times[-1]
+    if anywhere.endswith("/"):
+        assert [changed(path) for path in files[:-1]] == times[:-1]
+
+
+def changed(path: Path) -> int:
+    return path.stat().st_mtime_ns
+
+
+def test_going_on_in_another_way_or_with_other_inputs_is_refused(tmp_path, anywhere):
+    inputs = write_shards(tmp_path / "in", 3, 2)
+    args = ("decode", f"{inputs}/*", "-o", anywhere, "--resume")
+    assert run(*args).code == 0
+    path, output = inputs / "1.jsonl", made(anywhere, "1.jsonl")
+    before, content = output.read_bytes(), path.read_bytes()
+    assert "nbest was None, is 2" in run(*args, "--nbest", "2").err
+    path.write_bytes(content.replace(b"cat", b"cow"))
+    other = run(*args)
+    path.unlink()
+    missing = run(*args)
+    for result in (other, missing):
+        assert result.code == 2
+        assert f"input {path} was {len(content)} bytes, " in result.err
+    assert "is None" in missing.err
+    assert output.read_bytes() == before
 
 
 # pipes
@@ -202,7 +283,12 @@ def test_failed_segments_are_made_again_and_no_others(sample, server, tmp_path, 
         (status(400, "not with me") if content in bad else answer)(handler)
 
     server.always = moody
-    assert sample("-o", output).code == SOME_FAILED
+    result = sample("-o", output)
+    assert result.code == SOME_FAILED
+    assert f"the first failure: {tmp_path}/in.txt:8: " in result.err
+    failed = read(made(output, "in.jsonl").read_text())[7]
+    assert (failed["id"], failed["source"]) == (7, "source 7")
+    assert f"{tmp_path}/in.txt:8: http" in failed["error"]
     server.always = None
     server.bodies.clear()
     result = sample("-o", output, "--resume")
@@ -313,19 +399,6 @@ def test_odd_lines_in_the_list_of_errors_do_no_harm(tmp_path, inline):
     (tmp_path / "out" / ".errors.jsonl").write_text('123\n{}\n[[\n"x')
     assert run(*args, "--resume").code == SOME_FAILED
     assert errors(tmp_path / "out") == known
-
-
-def test_an_output_that_is_there_is_replaced_only_if_asked_for(tmp_path, inline, output):
-    path = write(tmp_path / "in.jsonl", *segments(4, 1))
-    assert run("decode", path, "-o", output).code == 0
-    write(path, *segments(4, 2))
-    before = tree(tmp_path)
-    result = run("decode", path, "-o", output)
-    assert result.code == 2
-    assert "holds an earlier run; --resume goes on with it, --overwrite starts again" in result.err
-    assert tree(tmp_path) == before
-    assert run("decode", path, "-o", output, "--overwrite").code == 0
-    assert made(output).read_text() == run("decode", path).out
 
 
 def test_an_output_that_was_removed_is_made_again(tmp_path, inline, output):
@@ -456,6 +529,9 @@ def test_a_bit_that_flips_in_a_journal_never_gives_a_wrong_shard(tmp_path, monke
     (["--confidence", "--seed", "1"], ["--confidence", "--seed", "2"], "confidence.seed was 1, is"),
     (["--confidence"], [], "confidence was True, is False"),
     ([], ["--matrix", "@scores/"], "matrix was None, is "),
+    ([], ["--metric.order", "4"], "metric.order was 6, is 4"),
+    ([], ["--strategy", "aggregate"], "strategy was standard, is aggregate"),
+    ([], ["--weights", "uniform"], "weights was auto, is uniform"),
     (["-n", "2"], ["-n", "4"], "num_candidates was 2, is 4")])
 def test_options_that_change_results_are_known(tmp_path, inline, before, after, message):
     inputs = tmp_path / "in"
@@ -602,17 +678,18 @@ def test_shards_that_break_off_do_not_stay_open(tmp_path):
     assert len(errors(tmp_path / "out")) == 120
 
 
-@pytest.mark.parametrize("flags", [["--resume"], ["--overwrite"], []])
-def test_two_runs_do_not_share_a_file(tmp_path, flags):
-    out = tmp_path / "out.jsonl"
+@pytest.mark.parametrize("output", ["out/", "out.jsonl"])
+def test_two_runs_do_not_share_an_output(tmp_path, output):
     big = write(tmp_path / "big.jsonl", *segments(40))
-    args = ("decode", big, "-o", out, "--metric", "python:faults:slow")
+    args = ("decode", big, "-o", f"{tmp_path}/{output}", "--workers", "1", "--metric",
+            "python:faults:slow")
     with spawn(*args, cwd=SUPPORT) as process:
         wait_for_results(process, tmp_path)
-        result = run(*args, *flags)
+        results = [run(*args, *flags) for flags in (["--resume"], ["--overwrite"], [])]
         process.kill()
-    assert result.code == 2
-    assert "another run is writing" in result.err
+    for result in results:
+        assert result.code == 2
+        assert "another run is writing" in result.err
     wait_for(lambda: run(*args[:-1], "python:faults:equal").code == 2)  # the lock is free again
 
 

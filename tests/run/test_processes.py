@@ -31,15 +31,11 @@ from minrisk.run import processes
 from minrisk.run.processes import plan_workers
 from minrisk.run.stages import Decode
 from minrisk.run.workers import Block, End, ShardReader, WorkerPool, workers_that_fit
-from project import SUPPORT
 from shard_folders import (
     errors,
-    kill_again_and_again,
-    kill_at_random,
     lines,
     partials,
     segments,
-    wait_for_results,
     write_shards,
 )
 
@@ -198,19 +194,6 @@ def test_relative_paths_are_found_by_every_worker(inputs, tmp_path, monkeypatch)
     assert shard.name == "x.jsonl"
 
 
-def test_what_is_finished_is_not_made_again(inputs, tmp_path):
-    out = tmp_path / "out"
-    assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
-    times = {name: (out / name).stat().st_mtime_ns for name in lines(out)}
-    expected = lines(out)
-    (out / "2.jsonl").unlink()
-    result = run("decode", f"{inputs}/*", "-o", out, "--resume")
-    assert result.code == 0
-    assert "3 of 4 shards and 63 segments finished" in result.err
-    assert lines(out) == expected
-    assert [n for n in times if times[n] != (out / n).stat().st_mtime_ns] == ["2.jsonl"]
-
-
 def test_segments_of_a_torn_shard_are_kept_and_what_is_torn_is_redone(inputs, tmp_path):
     out = tmp_path / "out"
     args = ("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "python:faults:equal")
@@ -230,63 +213,6 @@ def test_segments_of_a_torn_shard_are_kept_and_what_is_torn_is_redone(inputs, tm
     assert "3 of 4 shards and 36 segments finished" in result.err
     assert "minrisk: 32 segments" in result.err
     assert lines(out) == whole
-
-
-@pytest.mark.parametrize(("change", "message"), [
-    (["--metric.order", "4"], "metric.order was 6, is 4"),
-    (["--strategy", "aggregate"], "strategy was standard, is aggregate"),
-    (["--nbest", "2"], "nbest was None, is 2"),
-    (["--weights", "uniform"], "weights was auto, is uniform")])
-def test_going_on_in_another_way_is_refused(inputs, tmp_path, change, message):
-    out = tmp_path / "out"
-    assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
-    before = lines(out)
-    result = run("decode", f"{inputs}/*", "-o", out, "--resume", *change)
-    assert result.code == 2
-    assert message in result.err
-    assert lines(out) == before
-
-
-def test_changed_and_missing_inputs_are_refused_by_name(inputs, tmp_path):
-    out = tmp_path / "out"
-    assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
-    path = inputs / "2.jsonl"
-    content = path.read_bytes()
-    path.write_bytes(content.replace(b"cat", b"cow"))
-    result = run("decode", f"{inputs}/*", "-o", out, "--resume")
-    assert result.code == 2
-    assert f"input {path} was {len(content)} bytes, " in result.err
-    path.unlink()
-    result = run("decode", f"{inputs}/*", "-o", out, "--resume")
-    assert f"input {path} was {len(content)} bytes" in result.err
-    assert "is None" in result.err
-
-
-def test_a_folder_is_never_overwritten(inputs, tmp_path):
-    out = tmp_path / "out"
-    assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
-    result = run("decode", f"{inputs}/*", "-o", f"{out}/")
-    assert result.code == 2
-    assert "holds an earlier run; --resume goes on with it" in result.err
-    other = tmp_path / "other"
-    other.mkdir()
-    write(other / "2.jsonl", "precious")
-    result = run("decode", f"{inputs}/*", "-o", other)
-    assert result.code == 2
-    assert "2.jsonl exists, and no manifest says that minrisk made it" in result.err
-    assert (other / "2.jsonl").read_text() == "precious\n"
-
-
-def test_two_runs_do_not_share_a_folder(inputs, tmp_path):
-    out = tmp_path / "out"
-    big = write(tmp_path / "big.jsonl", *segments(400))
-    args = ("decode", big, "-o", f"{out}/", "--metric", "python:faults:slow", "--workers", "1")
-    with spawn(*args, cwd=SUPPORT) as process:
-        wait_for_results(process, out)
-        result = run(*args, "--resume")
-        process.kill()
-    assert result.code == 2
-    assert "another run is writing" in result.err
 
 
 def poisoned(tmp_path: Path) -> Path:
@@ -495,25 +421,3 @@ def test_each_worker_sees_a_gpu_of_its_own(inputs, tmp_path, monkeypatch):
     assert sorted(p.read_text() for p in tmp_path.glob("*.gpus")) == ["5", "7"]
     assert run(*args, "-o", f"{tmp_path}/here/").code == 0
     assert lines(tmp_path / "out") == lines(tmp_path / "here")
-
-
-@pytest.mark.parametrize("kill", [
-    kill_again_and_again,
-    pytest.param(lambda start, _: kill_at_random(start, within=3), marks=pytest.mark.slow)],
-    ids=["with results", "at random"])
-@pytest.mark.parametrize("output", ["out/", "out.jsonl"])
-def test_the_driver_may_be_killed(tmp_path, output, kill):
-    inputs, out = write_shards(tmp_path / "in", 5, 0, 2, 9), tmp_path / "out"
-    out.mkdir()
-    args = ("decode", *sorted(inputs.iterdir()), "-o", f"{out}/" if output == "out/" else
-            out / output, "--batch-size", "1", "--workers", "1", "--resume",
-            "--metric", "python:faults:slow")
-    kill(lambda: spawn(*args, cwd=SUPPORT), out)
-    assert run(*args).code == 0
-    expected = alone(inputs, "--metric", "python:faults:equal")
-    if output == "out/":
-        assert lines(out) == expected
-        assert errors(out) == []
-    else:
-        assert [json.loads(line)["text"] for line in (out / output).read_text().splitlines()] == [
-            record["text"] for name in sorted(expected) for record in read(expected[name].decode())]

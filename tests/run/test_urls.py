@@ -220,16 +220,6 @@ def test_a_shard_that_arrived_before_its_machine_was_lost_is_made_again(inputs, 
     assert lines(out) == expected
 
 
-def test_a_shard_that_was_removed_is_made_again(inputs, out, expected):
-    assert run("decode", f"{inputs}/*", "-o", URL).code == 0
-    (out / "2.jsonl").unlink()
-    Bucket.uploads.clear()
-    result = run("decode", f"{inputs}/*", "-o", URL, "--resume")
-    assert "3 of 4 shards and 63 segments finished" in result.err
-    assert lines(out) == expected
-    assert [name for name in Bucket.uploads if name[0].isdigit()] == ["2.jsonl"]
-
-
 def test_errors_are_kept_with_their_shards(tmp_path, out, work):
     folder = tmp_path / "in"
     folder.mkdir()
@@ -267,18 +257,6 @@ def test_a_folder_that_was_removed_is_begun_anew(tmp_path, out, work):
     assert [failure["id"] for failure in errors(out)] == ["x"]
 
 
-def test_going_on_in_another_way_or_with_other_inputs_is_refused(inputs, out, expected):
-    assert run("decode", f"{inputs}/*", "-o", URL).code == 0
-    result = run("decode", f"{inputs}/*", "-o", URL, "--resume", "--nbest", "2")
-    assert result.code == 2
-    assert f"cannot resume {URL}: nbest was None, is 2" in result.err
-    write(inputs / "0.jsonl", *segments(2))
-    result = run("decode", f"{inputs}/*", "-o", URL, "--resume")
-    assert result.code == 2
-    assert f"input {inputs}/0.jsonl was " in result.err
-    assert lines(out) == expected
-
-
 @pytest.mark.parametrize("name", ["../../victim", "/victim", "0123456789abcdef"])
 def test_a_manifest_at_a_url_names_no_folder_of_this_machine(few, out, work, tmp_path, name):
     """Whoever may write to the bucket may not write here."""
@@ -295,20 +273,6 @@ def test_a_manifest_at_a_url_names_no_folder_of_this_machine(few, out, work, tmp
     assert result.code == 2
     assert ".manifest.json, which says how the output was made, is no manifest" in result.err
     assert [path.name for path in victim.iterdir()] == ["0.jsonl.partial"]
-
-
-def test_what_is_at_the_url_is_never_overwritten(inputs, out):
-    out.mkdir(parents=True)
-    write(out / "2.jsonl", "precious")
-    for _ in range(2):
-        result = run("decode", f"{inputs}/*", "-o", URL, "--resume")
-        assert result.code == 2
-        assert f"{URL}2.jsonl exists, and no manifest says that minrisk made it" in result.err
-    (out / "2.jsonl").unlink()
-    assert run("decode", f"{inputs}/*", "-o", URL).code == 0
-    result = run("decode", f"{inputs}/*", "-o", URL)
-    assert result.code == 2
-    assert f"{URL} holds an earlier run; --resume goes on with it" in result.err
 
 
 @pytest.mark.parametrize(("word", "failed"), [("good", []), ("bad", ["x", "y"])])
@@ -332,19 +296,6 @@ def test_two_runs_do_not_share_a_url(tmp_path, out, work, word, failed):
     assert there.code == (SOME_FAILED if failed else 0)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == whole
     assert [failure["id"] for failure in errors(out)] == failed
-
-
-def test_ctrl_c_says_how_to_go_on(tmp_path, out, work):
-    big = write(tmp_path / "big.jsonl", *segments(20))
-    args = ("decode", big, "-o", URL, "--metric", "python:faults:slow", "--workers", "1",
-            "--batch-size", "1")
-    with start(*args) as process:
-        wait_for_results(process, work)
-        process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "interrupted after" in error.decode()
-    assert "--resume goes on" in error.decode()
 
 
 def test_secrets_of_urls_stay_with_the_user(tmp_path, out, work, expected, inputs):
