@@ -115,6 +115,28 @@ def pieces(choice, field):
     return [found[field]] if found.get(field) else []
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_key_in_parts_of_a_content_is_masked(upstream, tmp_path, stream):
+    """In what the client gets, and in the record, which has one text."""
+    contents = [[{"type": "text", "text": text} for text in texts] for texts in (
+        ["ask ", KEY[:9]], [KEY[9:20], KEY[20:] + " or", KEY[:3]])]
+    whole = {"index": 0, "finish_reason": "stop",
+             "message": {"content": [*contents[0], *contents[1]]}}
+    upstream.answer = answering(json.dumps({"choices": [whole]}))
+    deltas = [{"index": 0, "delta": {"content": content}} for content in contents]
+    deltas.append({"index": 0, "delta": {}, "finish_reason": "stop"})
+    upstream.stream = events(*({"choices": [delta]} for delta in deltas))
+    with serving(upstream.url, key=KEY, record=tmp_path / "record.jsonl") as server:
+        reply = server.chat(temperature=0, stream=stream)
+    if stream:
+        parts = [part for event in reply.events[:-1] for choice in event["choices"]
+                 for part in choice["delta"].get("content", ())]
+        assert "".join(part["text"] for part in parts) == f"ask *** or{KEY[:3]}"
+    else:
+        assert reply.text == f"ask *** or{KEY[:3]}"
+    assert KEY not in (tmp_path / "record.jsonl").read_text()
+
+
 def test_only_what_may_begin_the_key_waits_in_a_stream():
     mask = StreamMask(Mask(KEY))
     found = [mask.masked({"choices": [{"index": 0, "delta": {"content": piece}}]})

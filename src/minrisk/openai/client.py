@@ -94,7 +94,7 @@ class Client:
                  idle: float | None = None, max_wait: float = _MAX_WAIT) -> None:
         self._url = url.rstrip("/")
         self._key = key
-        self._mask = Mask(key)
+        self.mask = Mask(key)
         self._slots = asyncio.Semaphore(concurrency)
         self._timeout = timeout
         self._retries = retries
@@ -181,8 +181,8 @@ class Client:
                 return self._checked(found, url, response.headers, size > LARGE)
             text = raw.decode("utf-8", "replace")
             failure = self._status_error(response, text, url)
-            headers = {name: self._mask.text(value) for name, value in response.headers.items()}
-            failure.response = ErrorResponse(response.status, self._mask.body(text), headers)
+            headers = {name: self.mask.text(value) for name, value in response.headers.items()}
+            failure.response = ErrorResponse(response.status, self.mask.body(text), headers)
         raise failure  # without the cause, which may show the key
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytearray:
@@ -202,7 +202,7 @@ class Client:
     async def _relay(self, response: aiohttp.ClientResponse, url: str, chunks: _Chunks,
                      check: Check | None) -> Response:
         """Give all chunks of a stream away; the response that they make up."""
-        whole, stream = StreamedResponse(), StreamMask(self._mask)
+        whole, stream = StreamedResponse(), StreamMask(self.mask)
         try:
             async for data in read_events(self._limited(response)):
                 if data == DONE:
@@ -240,9 +240,9 @@ class Client:
         found: dict[str, Any] = event.found
         if found.get("error") is None:
             return found
-        detail = Detail.of(data).changed(self._mask.text)
-        error = ServerError(f"{url}: {self._mask.line(detail.text)}", None, detail)
-        error.response = ErrorResponse(_status_of(found["error"]), self._mask.body(data), {})
+        detail = Detail.of(data).changed(self.mask.text)
+        error = ServerError(f"{url}: {self.mask.line(detail.text)}", None, detail)
+        error.response = ErrorResponse(_status_of(found["error"]), self.mask.body(data), {})
         raise error
 
     def _bad_stream(self, url: str, reason: str) -> ServerError:
@@ -253,14 +253,14 @@ class Client:
                       *args: Any) -> Parsed:
         """What is read of a content, elsewhere if it is large."""
         if self.compute is None or len(content) <= LARGE:
-            return parse(content, self._mask, *args)
-        found: Parsed = await self.compute(parse, content, self._mask, *args)
+            return parse(content, self.mask, *args)
+        found: Parsed = await self.compute(parse, content, self.mask, *args)
         return found
 
     def _check_encoding(self, headers: Mapping[str, str], url: str) -> None:
         coding = headers.get("Content-Encoding", "identity")
         if coding.lower() != "identity":  # a small body could become a very large one
-            raise ServerError(f"{url}: the response is compressed ({self._mask.line(coding)}), "
+            raise ServerError(f"{url}: the response is compressed ({self.mask.line(coding)}), "
                               "which was not asked for; check the server or its proxy")
 
     def _checked(self, content: Parsed, url: str, headers: Mapping[str, str],
@@ -282,9 +282,9 @@ class Client:
     def _status_error(self, response: aiohttp.ClientResponse, raw: str,
                       url: str) -> ServerError | UnusableServerError:
         """The error for a status other than 2xx."""
-        status, detail = response.status, Detail.of(raw).changed(self._mask.text)
+        status, detail = response.status, Detail.of(raw).changed(self.mask.text)
         words = detail.text.strip() or response.reason or ""
-        message = f"{url}: {status} {self._mask.line(words)}"
+        message = f"{url}: {status} {self.mask.line(words)}"
         if detail.code == "insufficient_quota":  # OpenAI's, with a status that is else temporary
             return UnusableServerError(f"{message}; check the account")
         if status in _TEMPORARY or status >= 500:
@@ -300,7 +300,7 @@ class Client:
                          url: str) -> ServerError | UnusableServerError:
         """The error for a request without a whole response."""
         aiohttp = _aiohttp()
-        reason = self._mask.line(str(getattr(error, "os_error", error)) or type(error).__name__)
+        reason = self.mask.line(str(getattr(error, "os_error", error)) or type(error).__name__)
         if isinstance(error, _TooLargeError):
             return ServerError(f"{url}: the response is larger than {self._max_body:,} bytes; "
                                "request fewer or shorter samples at a time")

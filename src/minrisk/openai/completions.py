@@ -21,6 +21,7 @@ import numpy as np
 
 from minrisk._core.errors import MinriskError, Wording
 from minrisk.openai.client import Client, Receive, Response
+from minrisk.openai.encoding import Mask
 from minrisk.openai.errors import BadRequestError, Detail
 from minrisk.openai.responses import Choice, check_response, read_choices, read_usage
 
@@ -217,7 +218,7 @@ class Completions:
             except BadRequestError as error:
                 trial = self._next(trial, error, sent.keys() & request.replaceable)
             else:
-                part = await _completion(response, trial.n)
+                part = await _completion(response, trial.n, self._client.mask)
                 self._learn(replace(trial, n=len(part.choices)), body, numbers)
                 known.accepted = max(known.accepted, len(part.choices))
                 return part
@@ -225,12 +226,13 @@ class Completions:
     async def pass_through(self, body: Mapping[str, Any]) -> CompletionResponse:
         """The response to a request that is sent as it is."""
         return await _completion(await self._client.post(self._path, body, check_response),
-                                 _wanted(body))
+                                 _wanted(body), self._client.mask)
 
     async def relay(self, body: Mapping[str, Any], receive: Receive) -> CompletionResponse:
         """The same, with each chunk given to `receive` as it comes."""
         return await _completion(
-            await self._client.stream(self._path, body, receive, check_response), _wanted(body))
+            await self._client.stream(self._path, body, receive, check_response), _wanted(body),
+            self._client.mask)
 
     async def _post(self, sent: Mapping[str, Any], settle: Callable[[], None]) -> Response:
         timer = asyncio.get_running_loop().call_later(ACCEPTED_AFTER, settle)
@@ -291,10 +293,10 @@ def _wanted(body: Mapping[str, Any]) -> int:
     return n if isinstance(n, int) and n > 0 else 1
 
 
-async def _completion(response: Response, most: int) -> CompletionResponse:
+async def _completion(response: Response, most: int, mask: Mask) -> CompletionResponse:
     """The choices of a response, at most so many, and its usage."""
     def read() -> CompletionResponse:
-        choices = read_choices(response.body, most)
+        choices = read_choices(response.body, most, mask)
         return CompletionResponse(choices, read_usage(response.body, choices), response.body)
 
     return await asyncio.to_thread(read) if response.is_large else read()

@@ -72,12 +72,23 @@ def _is_choice(found: Any) -> bool:
                                         or isinstance(found.get("text"), str))
 
 
-def read_choices(body: dict[str, Any], most: int | None = None) -> list[Choice]:
+def read_choices(body: dict[str, Any], most: int | None = None,
+                 mask: Mask | None = None) -> list[Choice]:
     """The choices of a valid response, at most so many."""
-    choices = list(map(_choice, body["choices"][:most]))
+    choices = [_masked(_choice(raw), mask) for raw in body["choices"][:most]]
     if len(choices) == 1 and choices[0].length is None:
         return [_with_length(choices[0], body)]
     return choices
+
+
+def _masked(choice: Choice, mask: Mask | None) -> Choice:
+    """The choice without the key also where the parts of its content make it up."""
+    if choice.text is None or mask is None or not mask.hides_content:
+        return choice
+    text, message = mask.text(choice.text), choice.raw.get("message")
+    if text == choice.text or not isinstance(message, dict):
+        return choice
+    return replace(choice, text=text, raw={**choice.raw, "message": {**message, "content": text}})
 
 
 def _choice(raw: dict[str, Any]) -> Choice:
@@ -261,9 +272,14 @@ class StreamMask:
         if isinstance(value, dict):
             return self._part(value, place)
         if isinstance(value, list):
-            return [self._part(item, (*place, item["index"])) if _is_indexed(item) else item
-                    for item in value]
+            return [self._item(item, place) for item in value]
         return value
+
+    def _item(self, item: Any, place: tuple[Any, ...]) -> Any:
+        if _is_indexed(item):
+            return self._part(item, (*place, item["index"]))
+        is_text = place[1:] == ("delta", "content") and isinstance(item, dict)
+        return self._part(item, (*place, None)) if is_text else item
 
 
 class StreamedResponse:
@@ -349,8 +365,11 @@ def _is_indexed(item: Any) -> bool:
 
 
 def _nested(place: tuple[Any, ...], text: str) -> dict[str, Any]:
-    """The object with this text at its place, whose numbers are those of items with an index."""
+    """The object with this text at its place: numbers are those of items with an index, and None
+    is a part of a content.
+    """
     found: Any = text
     for name in reversed(place):
-        found = [found | {"index": name}] if isinstance(name, int) else {name: found}
+        found = ([found | {"index": name}] if isinstance(name, int) else
+                 [found | {"type": "text"}] if name is None else {name: found})
     return dict(found)
