@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -93,9 +94,15 @@ def package(parts: Sequence[str]) -> str:
     return ".".join(parts[:2] if parts[0] == "_core" else parts[:1])
 
 
-def named(path: Path) -> Iterator[str]:
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@cache
+def named(path: Path) -> list[str]:
     """What a file names in its import statements, wherever they are."""
-    return named_by(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    return list(named_by(nodes_of(path)))
 
 
 def named_by(nodes: Iterable[ast.AST]) -> Iterator[str]:
@@ -142,11 +149,9 @@ def test_models_are_loaded_in_one_place():
 
 def test_private_names_of_other_packages_may_be_missing():
     """They are looked up by `getattr` with a default: the next release may not have them."""
-    trees = {path: list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-             for path in modules()}
-    ours = {name for tree in trees.values() for node in tree for name in defined(node)}
-    foreign = {f"{path.relative_to(SOURCE)}: {node.attr}" for path, tree in trees.items()
-               for node in tree if isinstance(node, ast.Attribute)
+    ours = {name for path in modules() for node in nodes_of(path) for name in defined(node)}
+    foreign = {f"{path.relative_to(SOURCE)}: {node.attr}" for path in modules()
+               for node in nodes_of(path) if isinstance(node, ast.Attribute)
                and re.match("_[a-z]", node.attr) and node.attr not in ours | DOCUMENTED}
     assert foreign == set()
 
