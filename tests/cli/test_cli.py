@@ -284,16 +284,10 @@ def test_a_seed_repeats_a_run_and_another_changes_it(tmp_path):
     assert utilities(1) == utilities(1) != utilities(2)
 
 
-def test_help_names_every_strategy_and_metric_and_has_the_options_of_the_chosen():
+def test_help_names_every_strategy_and_metric():
     text = run("decode", "--help").out
-    assert len(text.splitlines()) < 140
-    for name in [*STRATEGIES.names(), *METRICS.names(), "--leave-self-out", "--metric.word-order"]:
+    for name in [*STRATEGIES.names(), *METRICS.names()]:
         assert name in text.replace("-\n", "-")
-    chosen = run("decode", "--strategy", "aggregate", "--metric", "comet", "--help").out
-    for option in ("--groups", "--metric.model"):
-        assert option in chosen
-        assert option not in text
-    assert "--metric.beta" not in chosen
 
 
 def test_former_names_of_lists_say_the_new_ones():
@@ -427,26 +421,17 @@ def test_ctrl_c_says_how_much_is_written():
     assert "Traceback" not in error
 
 
-def test_a_closed_pipe_ends_quietly(tmp_path):
-    path = write(tmp_path / "in.jsonl", *({"samples": ["a" * 500]},) * 1000)
-    with spawn("decode", path, "-q") as process:
-        process.stdout.readline()
-        process.stdout.close()
-        process.wait(PATIENCE)
-        error = process.stderr.read().decode()
-    assert "Traceback" not in error
-    assert "error" not in error
-    assert "Exception ignored" not in error
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
-@pytest.mark.parametrize("where", ["standard output", "/dev/full"])
-def test_a_full_disk_is_told(samples, where):
-    args = [] if where == "standard output" else ["-o", where]
-    with open("/dev/full", "wb") as full, spawn("decode", samples, *args, stdout=full) as process:
+@pytest.mark.parametrize(("command", "reason"), [
+    ("decode @", "minrisk: error: cannot write standard output: "),
+    ("decode @ -o /dev/full", "minrisk: error: cannot write /dev/full: "), ("list metrics", ""),
+    ("demo --limit 1", "")])
+def test_a_full_disk_is_told(samples, command, reason):
+    args = command.replace("@", str(samples)).split()
+    with open("/dev/full", "wb") as full, spawn(*args, stdout=full) as process:
         error = process.communicate(timeout=PATIENCE)[1].decode()
     assert process.returncode == 2
-    assert error.endswith(f"minrisk: error: cannot write {where}: No space left on device\n")
+    assert error.endswith(f"{reason}No space left on device\n")
     assert "Traceback" not in error
 
 
@@ -536,16 +521,6 @@ def test_inputs_by_both_names_are_read(tmp_path):
     assert [r["id"] for r in run("decode", one, "-t", two).records] == [1, 2]
 
 
-@pytest.mark.parametrize("command", ["list metrics", "list strategies", "demo --limit 1"])
-def test_a_full_disk_is_told_by_every_command(command):
-    with open("/dev/full", "w") as full:
-        process = spawn(*command.split(), stdout=full)
-        _, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 2
-    assert b"No space left" in err
-    assert b"Traceback" not in err
-
-
 @pytest.mark.parametrize(("closing", "code", "message"), [
     (">&-", 2, "standard output is closed"), ("<&-", 2, "standard input is closed"),
     ("-o out.jsonl 2>&-", 0, "")])
@@ -591,8 +566,10 @@ def test_a_reader_that_stops_early_ends_the_program_quietly():
         process.stdout.readline()
         process.stdout.close()
         process.stdin.close()
-        assert b"Traceback" not in process.stderr.read()
+        error = process.stderr.read()
     assert process.returncode == 141
+    for word in (b"Traceback", b"error", b"Exception ignored"):
+        assert word not in error
 
 
 def test_output_and_matrix_must_be_two_files(tmp_path):

@@ -76,13 +76,6 @@ def test_an_error_on_the_cluster_is_told_as_it_was_raised(connected):
         minrisk.decode_parts(HYPS, [REFS, [], REFS], engine="ray")
 
 
-def test_without_ray_the_extra_is_named(monkeypatch):
-    monkeypatch.delitem(sys.modules, "minrisk.run.ray", raising=False)
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(minrisk.MissingExtra, match=r"pip install 'minrisk\[ray\]'"):
-        minrisk.decode_parts(HYPS, [REFS], engine="ray")
-
-
 def test_without_an_address_a_cluster_is_started_and_ended():
     """After the tests with another cluster, to which a process cannot come back for actors."""
     ray.shutdown()

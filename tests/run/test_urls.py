@@ -6,7 +6,6 @@ import gzip
 import json
 import shutil
 import signal
-import sys
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -354,13 +353,6 @@ def test_what_nobody_may_write_is_told_before_any_work(inputs, out):
     assert result.code == 2
     assert f"cannot write {URL}.manifest.json: Access Denied" in result.err
     assert not out.exists()
-
-
-def test_without_fsspec_the_extra_is_named(inputs, work, monkeypatch):
-    monkeypatch.setitem(sys.modules, "fsspec", None)
-    result = run("decode", f"{inputs}/*", "-o", URL)
-    assert result.code == 2
-    assert "pip install 'minrisk[fsspec]'" in result.err
 
 
 def test_a_report_may_go_to_a_url(inputs, out):
