@@ -19,6 +19,7 @@ WRONG = {
     "against": lambda: minrisk.inspect(CORPUS, against=["a b", "d"]),
     "the system": lambda: minrisk.inspect(CORPUS, against={"the system": 3}),
     "references": lambda: minrisk.inspect(CORPUS, references=3),
+    "decode_corpus": lambda: minrisk.decode({"samples": CORPUS[0]}),
     "one": lambda: minrisk.score({"one": 3}, ["a"]),
     "the source": lambda: minrisk.score(["a"], sources=0),
 }

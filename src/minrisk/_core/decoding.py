@@ -168,6 +168,9 @@ def decode(
     """
     given = (references, source, weights, counts, logprobs, lengths, outcomes)
     found: Any = getattr(hypotheses, "segment", hypotheses)
+    if isinstance(found, Mapping):
+        raise InputError("a dict with the fields of a JSON line is for decode_corpus([...]); "
+                         "wanted a list of hypotheses, a Segment or the result of a call")
     if not isinstance(found, Segment):
         segment = Segment(found, references, source, weights, position, counts, logprobs, lengths,
                           outcomes)
