@@ -36,12 +36,3 @@ def alias_names(module: ast.Module) -> Iterator[str]:
 
 def test_no_two_classes_or_type_aliases_share_a_name():
     assert shared_names(SOURCE.rglob("*.py")) == {}
-
-
-def test_a_shared_name_is_found(tmp_path):
-    (tmp_path / "one.py").write_text("class Pool: ...\nclass Groups: ...\n")
-    (tmp_path / "two.py").write_text("def f():\n    class Pool: ...\nGroups = list[int]\n")
-    (tmp_path / "three.py").write_text("SIZE = [1][0]\nsize = SIZE | 2\n")
-    (tmp_path / "four.py").write_text("SIZE = [2][0]\nsize = SIZE | 2\n")
-    assert shared_names(tmp_path.glob("*.py")) == {
-        "Pool": ["one.py", "two.py"], "Groups": ["one.py", "two.py"]}

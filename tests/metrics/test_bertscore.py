@@ -17,7 +17,7 @@ import minrisk
 from minrisk._core.process import progress_listener
 from minrisk.metrics.neural.bertscore import BertScore
 from minrisk.metrics.neural.bertscore.encoder import TokenEmbeddings
-from minrisk.testing import check_metric, check_strategy
+from minrisk.testing import check_metric
 from tolerance import SINGLE, assert_close
 
 DATA = Path(__file__).parent / "bertscore"
@@ -103,12 +103,10 @@ def test_small_batches_and_blocks_change_nothing(monkeypatch):
     assert_close(scores(bertscore(tokens=1)), large, "fp32")
 
 
-def test_it_keeps_the_contract():
+def test_every_part_keeps_the_contract():
     for part in PARTS:
         check_metric(bertscore(part=part), rtol=SINGLE)
     check_metric(bertscore("xlm-roberta", idf=str(DATA / "README.md"), layer=0), rtol=SINGLE)
-    segments = [minrisk.Segment([*HYPS, *REFS][i : i + 4], position=i) for i in range(3)]
-    check_strategy(minrisk.Standard(bertscore(tokens=1)), segments)
 
 
 def test_half_precision_is_near():

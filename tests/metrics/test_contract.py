@@ -138,15 +138,3 @@ def test_the_contract_lets_a_score_of_zero_err_as_much_as_the_largest():
     check_metric(_Rounding(1e-5), [case], rtol=1e-5)
     with pytest.raises(AssertionError):
         check_metric(_Rounding(1e-4), [case], rtol=1e-5)
-
-
-def test_the_contract_notices_a_ranking_that_depends_on_the_batch():
-    class Positional:
-        name = "positional"
-
-        def rank(self, segments):
-            return [minrisk.Ranking.of(np.arange(len(s.hypotheses)) * float(i % 2 * 2 - 1))
-                    for i, s in enumerate(segments)]
-
-    with pytest.raises(AssertionError):
-        check_strategy(Positional(), [minrisk.Segment(Case(["a", "b"], ["a"], [0], [1]).hyps)] * 2)
