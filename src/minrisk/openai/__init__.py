@@ -1,1 +1,1 @@
-"""The asynchronous client for servers with OpenAI's protocol, which every caller uses."""
+"""The asynchronous client for OpenAI-compatible servers."""

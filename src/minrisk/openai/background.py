@@ -17,21 +17,21 @@ R = TypeVar("R")
 AsyncWork = Callable[[T], Coroutine[Any, Any, R]]
 Callback = Callable[[], object]
 Connect = Callable[[Callable[[Callback], None]], AbstractAsyncContextManager[AsyncWork[T, R]]]
-Done = tuple[T, Future[R]] | Callback  # finished work, or a call for the caller's thread
+Done = tuple[T, Future[R]] | Callback  # finished work, or a callback to run in the caller's thread
 
-_WAIT = 0.2  # seconds without a result between two calls of `waiting`
+_WAIT = 0.2  # seconds between two calls of `waiting`
 
 
 def stream(connect: Connect[T, R], items: Iterable[T], ahead: int,
            waiting: Callback = lambda: None) -> Generator[tuple[T, R | MinriskError]]:
-    """Each item with its result, in the order in which they finish.
+    """Each item with its result, in order of completion.
 
-    At most `ahead` items are in work; the next one is read, in the thread of the caller, when a
-    result was consumed. An error of the iterable is raised after the results of the items before
-    it, an `UnusableError` of the work after the results that are finished by then. Closing the
-    generator or an interrupt (Ctrl-C) cancels unfinished work, and so does an error of `waiting`,
-    which is called while there is no result. `connect` gets a function that runs calls in the
-    caller's thread.
+    At most `ahead` items are in progress; the next one is read, in the caller's thread, when a
+    result has been consumed. An error of the iterable is raised after the results of the items
+    before it; an `UnusableError` of the work is raised after the results that have finished by
+    then. `waiting` is called periodically while there is no result. Closing the generator, an
+    interrupt (Ctrl-C) or an error of `waiting` cancels unfinished work. `connect` gets a function
+    that runs callbacks in the caller's thread.
     """
     done: SimpleQueue[Done[T, R]] = SimpleQueue()
     with _running_loop() as loop:
@@ -51,9 +51,9 @@ def stream(connect: Connect[T, R], items: Iterable[T], ahead: int,
 def _results(submit: Callable[[T], None], done: SimpleQueue[Done[T, R]], items: Iterator[T],
              ahead: int, waiting: Callback) -> Iterator[tuple[T, R | MinriskError]]:
     running, has_more = 0, True
-    failure: MinriskError | None = None  # of the iterable; the items before it are valid
+    failure: MinriskError | None = None  # raised by the iterable; earlier items are valid
     while running or has_more:
-        # results first: the next item may not be available yet
+        # yield results first, because reading the next item may block
         while has_more and running < ahead and done.empty():
             try:
                 submit(next(items))
@@ -83,7 +83,7 @@ def _results(submit: Callable[[T], None], done: SimpleQueue[Done[T, R]], items: 
 
 
 def _result(future: Future[R]) -> R | MinriskError:
-    """The result of finished work, or its error; an error of our own is raised."""
+    """The result of finished work, or its error; other exceptions are bugs and are raised."""
     try:
         return future.result()
     except MinriskError as error:
@@ -100,9 +100,9 @@ def _finished(done: SimpleQueue[Done[T, R]]) -> Iterator[tuple[T, R]]:
 
 @contextmanager
 def _running_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """An event loop that runs in a thread."""
+    """An event loop that runs in a background thread."""
     loop = asyncio.new_event_loop()
-    # a daemon, so that the interpreter can exit without waiting for a server
+    # a daemon thread, so that the interpreter can exit without waiting for a server
     thread = Thread(target=loop.run_forever, name="minrisk-requests", daemon=True)
     thread.start()
     try:
@@ -118,13 +118,13 @@ def _run(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, R]) -> Futur
 
 
 async def _close(connection: AsyncExitStack) -> None:
-    """Cancel all work, and close the connection after it."""
+    """Cancel all work, then close the connection."""
     await cancel_all(*asyncio.all_tasks() - {asyncio.current_task()})
     await connection.aclose()
 
 
 async def cancel_all(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel tasks, and wait until they have ended; their results are dropped."""
+    """Cancel tasks and wait until they have ended; their results are discarded."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,6 +1,6 @@
-"""The HTTP client: connections that are kept, retries, deadlines, limits, and a key never shown.
+"""The HTTP client: connection pooling, retries, timeouts, size limits, and masking of the key.
 
-It imports aiohttp only to connect, so that what is built on it can be listed without it.
+aiohttp is imported only to connect, so that samplers and metrics can be listed without it.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from minrisk.openai.responses import DONE, StreamedResponse, StreamMask, read_ev
 if TYPE_CHECKING:
     import aiohttp
 
-FIRST_PAUSE = 1.0  # seconds before the first retry; doubled before each further one
-MAX_BODY = 2**27  # bytes of a response
+FIRST_PAUSE = 1.0  # seconds before the first retry; doubles with each retry
+MAX_BODY = 2**27  # maximum bytes of a response
 _MAX_ERROR_BODY = 2**16
-_MAX_WAIT = 600.0  # seconds that a server may ask to wait
-_CONNECT = 30.0  # seconds to get a connection
-_MAX_FAILURES = 3  # requests given up in a row, after which the server is taken to be down
-_TEMPORARY = {408, 425, 429}  # status codes to retry, with all from 500 on
+_MAX_WAIT = 600.0  # maximum seconds of a Retry-After header
+_CONNECT = 30.0  # seconds to establish a connection
+_MAX_FAILURES = 3  # consecutive failed requests after which the server counts as down
+_TEMPORARY = {408, 425, 429}  # status codes to retry, besides 5xx
 _BAD_REQUEST = {400, 413, 422}
 _HINTS = {401: "check the key in the environment", 403: "check the key in the environment",
           404: "check the endpoint and the model", 402: "check the account"}
@@ -61,31 +61,32 @@ class Response:
 
     body: Any
     headers: Mapping[str, str]
-    is_large: bool = False  # so that reading its choices takes long
+    is_large: bool = False  # whether to read its choices outside the event loop
 
 
-Compute = Callable[..., Awaitable[Any]]  # calls a function of a module with arguments
-Receive = Callable[[dict[str, Any]], Awaitable[None]]  # takes a chunk of a stream
+Compute = Callable[..., Awaitable[Any]]  # runs a module-level function, e.g. in another process
+Receive = Callable[[dict[str, Any]], Awaitable[None]]  # is called with each chunk of a stream
 
 
 @dataclass
 class Health:
-    """Successes and failures of a server so far, kept from one connection to the next."""
+    """Successes and failures of a server so far, shared by successive connections."""
 
-    works: bool = False  # it has answered a request
-    failures: int = 0  # requests that were given up since then
+    works: bool = False  # whether it has ever answered a request
+    failures: int = 0  # requests given up since its last answer
 
 
 class Client:
     """Requests to one server, at most `concurrency` at a time, each within `timeout` seconds.
 
-    Temporary errors are retried with growing pauses. A server that cannot be reached before it ever
-    worked, or refuses the key or the model, raises `UnusableError` at once. After it worked, that
-    is raised when a request was given up because there was no connection, or when three requests in
-    a row were given up for any temporary reason; one alone may be the fault of its prompt.
-    `connect` and `idle` are seconds to get a connection and between two bytes of a response; a
-    server that asks to wait for more than `max_wait` seconds is not asked again. `compute` may read
-    large responses elsewhere. Without a `timeout`, the caller has one.
+    Transient errors are retried with exponential backoff. `UnusableError` is raised at once if the
+    server has never answered and cannot be reached, or if it rejects the key or the model. Once it
+    has answered, `UnusableError` is raised when a request is given up because there is no
+    connection, or when three consecutive requests are given up because of transient errors; a
+    single one may be the fault of its prompt. `connect` and `idle` are the timeouts, in seconds, to
+    establish a connection and between two bytes of a response; a request is not retried if the
+    server asks to wait for more than `max_wait` seconds. `compute` may parse large responses in
+    another process. Without `timeout`, the caller has to set a deadline.
     """
 
     def __init__(self, url: str, key: str | None = None, *, concurrency: int = 8,
@@ -113,7 +114,7 @@ class Client:
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),  # the semaphore limits connections
+            connector=aiohttp.TCPConnector(limit=0),  # our semaphore limits connections
             timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=self._connect,
                                           sock_read=self._idle),
             headers=headers, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False)
@@ -129,14 +130,14 @@ class Client:
 
     async def post(self, path: str, body: Mapping[str, Any],
                    check: Check | None = None) -> Response:
-        """The response to this body; temporary errors are retried."""
+        """The response to this body; transient errors are retried."""
         return await self._post(path, body, check, None)
 
     async def stream(self, path: str, body: Mapping[str, Any], receive: Receive,
                      check: Check | None = None) -> Response:
-        """The response to this body; `receive` gets each chunk of a streamed one as it comes.
+        """The response to this body; `receive` gets each chunk of a stream as it arrives.
 
-        Temporary errors are retried until the first chunk. Servers may answer without a stream.
+        Transient errors are retried until the first chunk. Servers may ignore `stream`.
         """
         return await self._post(path, body, check, _Chunks(receive))
 
@@ -148,7 +149,7 @@ class Client:
                 try:
                     response = await self._once("POST", url, content, check, chunks)
                 except TemporaryError as error:
-                    if _is_cancelled():  # a time-out at the same moment has hidden it
+                    if _is_cancelled():  # a simultaneous timeout replaced the CancelledError
                         raise asyncio.CancelledError from None
                     if attempt == self._retries or (chunks and chunks.received):
                         raise self._give_up(error) from error
@@ -177,13 +178,13 @@ class Client:
             if _is_success(response.status):
                 size = len(raw)
                 found = await self._parsed(parsed, raw, check)
-                raw.clear()  # which the traceback of an error would keep
+                raw.clear()  # frees memory that the traceback of an error would keep alive
                 return self._checked(found, url, response.headers, size > LARGE)
             text = raw.decode("utf-8", "replace")
             failure = self._status_error(response, text, url)
             headers = {name: self.mask.text(value) for name, value in response.headers.items()}
             failure.response = ErrorResponse(response.status, self.mask.body(text), headers)
-        raise failure  # without the cause, which may show the key
+        raise failure  # outside `except`: the original error may contain the key
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytearray:
         """The body, within the deadline of the request."""
@@ -201,7 +202,7 @@ class Client:
 
     async def _relay(self, response: aiohttp.ClientResponse, url: str, chunks: _Chunks,
                      check: Check | None) -> Response:
-        """Give all chunks of a stream away; the response that they make up."""
+        """Pass on all chunks of a stream; returns the response that they add up to."""
         whole, stream = StreamedResponse(), StreamMask(self.mask)
         try:
             async for data in read_events(self._limited(response)):
@@ -233,7 +234,7 @@ class Client:
             yield piece
 
     async def _chunk(self, data: str, url: str) -> dict[str, Any]:
-        """The JSON object of an event; an error that comes as an event is raised."""
+        """The JSON object of an event; an error event is raised."""
         event = await self._parsed(parsed_event, data.encode())
         if event.problem is not None:
             raise self._bad_stream(url, event.problem.text)
@@ -251,7 +252,7 @@ class Client:
 
     async def _parsed(self, parse: Callable[..., Parsed], content: bytes | bytearray,
                       *args: Any) -> Parsed:
-        """What is read of a content, elsewhere if it is large."""
+        """The parsed content; `compute` parses large content."""
         if self.compute is None or len(content) <= LARGE:
             return parse(content, self.mask, *args)
         found: Parsed = await self.compute(parse, content, self.mask, *args)
@@ -259,7 +260,7 @@ class Client:
 
     def _check_encoding(self, headers: Mapping[str, str], url: str) -> None:
         coding = headers.get("Content-Encoding", "identity")
-        if coding.lower() != "identity":  # a small body could become a very large one
+        if coding.lower() != "identity":  # a compressed body may expand beyond any limit
             raise ServerError(f"{url}: the response is compressed ({self.mask.line(coding)}), "
                               "which was not asked for; check the server or its proxy")
 
@@ -276,7 +277,7 @@ class Client:
         return kind(f"{message}; check the endpoint{self._hint()}")
 
     def _hint(self) -> str:
-        """What an address often lacks, if this one does."""
+        """A hint for messages if the address lacks the usual /v1."""
         return "" if self._url.endswith("/v1") else "; its address often ends in /v1"
 
     def _status_error(self, response: aiohttp.ClientResponse, raw: str,
@@ -285,12 +286,12 @@ class Client:
         status, detail = response.status, Detail.of(raw).changed(self.mask.text)
         words = detail.text.strip() or response.reason or ""
         message = f"{url}: {status} {self.mask.line(words)}"
-        if detail.code == "insufficient_quota":  # OpenAI's, with a status that is else temporary
+        if detail.code == "insufficient_quota":  # OpenAI sends it with 429, which is else transient
             return UnusableServerError(f"{message}; check the account")
         if status in _TEMPORARY or status >= 500:
             wait = seconds_to_wait(response.headers.get("Retry-After"))
             return TemporaryError(message, status, detail, wait=wait)
-        is_flagged = status == 403 and self._health.works  # not the key, but this prompt
+        is_flagged = status == 403 and self._health.works  # the prompt was refused, not the key
         if status in _BAD_REQUEST or is_flagged:
             return BadRequestError(message, status, detail)
         hint = _HINTS.get(status, "check the endpoint") + (self._hint() if status == 404 else "")
@@ -298,7 +299,7 @@ class Client:
 
     def _transport_error(self, error: Exception,
                          url: str) -> ServerError | UnusableServerError:
-        """The error for a request without a whole response."""
+        """The error for a request without a complete response."""
         aiohttp = _aiohttp()
         reason = self.mask.line(str(getattr(error, "os_error", error)) or type(error).__name__)
         if isinstance(error, _TooLargeError):
@@ -332,14 +333,14 @@ class Client:
                                           "try again then")
             failure.response = error_response(error)
             raise failure from None
-        # jitter, so that requests that failed together do not come back together
+        # jitter, so that requests that failed together are not retried together
         longest = 1.5 * error.wait if error.wait else FIRST_PAUSE * 2**attempt
         await sleep(max(error.wait, longest * random.uniform(0.5, 1.0)))
 
 
 @dataclass
 class _Chunks:
-    """The receiver of the chunks of a stream, and the number of those that it has received."""
+    """Passes chunks of a stream to a receiver, and counts them."""
 
     receive: Receive
     received: int = 0
@@ -358,13 +359,13 @@ def _is_success(status: int) -> bool:
 
 
 def _is_cancelled() -> bool:
-    """Whether the running task has been asked to end."""
+    """Whether the running task has been cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def _status_of(error: Any) -> int:
-    """The status that an error object in a stream names; 500 if it names none."""
+    """The status in an error object of a stream; 500 if it has none."""
     code = error.get("code") if isinstance(error, dict) else None
     return code if isinstance(code, int) and 400 <= code < 600 else 500
 

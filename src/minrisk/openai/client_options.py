@@ -1,4 +1,4 @@
-"""The options of everything that talks to a server with OpenAI's protocol, and its client."""
+"""Options of samplers and metrics that use an OpenAI-compatible server, and their client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENDPOINT_HELP = f"address of the server, such as http://localhost:8000/v1; {ADDR
 
 @dataclass(frozen=True)
 class ClientOptions(Options):
-    """A model on a server, and how requests are sent to it."""
+    """The model, the server, and how requests are sent to it."""
 
     model: str = option(help="name of the model on the server")
     endpoint: str | None = option(None, help=ENDPOINT_HELP)
@@ -39,7 +39,7 @@ class ClientOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # here, so that signatures name the server that answers
+        # resolved here, so that signatures name the actual server
         object.__setattr__(self, "endpoint", server_address(self.endpoint, owner(self)))
 
     def client(self) -> Client:
@@ -51,7 +51,7 @@ class ClientOptions(Options):
     async def completions(self, note: Callable[[str], None] = warn,
                           progress: Callable[[int, int], None] = lambda done, planned: None, *,
                           api: API = "chat", per_request: int = 1) -> AsyncIterator[Completions]:
-        """Connect; learned capabilities of the server are kept."""
+        """Connect; known capabilities of the server are reused."""
         async with self.client() as client:
             yield Completions(client, api, per_request=per_request,
                               capabilities=self._capabilities, note=note, progress=progress)
@@ -71,7 +71,7 @@ def warn_in(call: Callable[[Callback], None]) -> Callable[[str], None]:
 
 
 def server_address(endpoint: str | None, name: str) -> str:
-    """The given address, or that of the environment; `name` is whose it is."""
+    """The given address or that of the environment; `name` is the owner, for messages."""
     found = os.environ.get(ADDRESS, "").strip() if endpoint is None else endpoint
     if endpoint is None and not found:
         raise InputError(f"{name}: endpoint must be the address of a server, such as "
@@ -81,11 +81,11 @@ def server_address(endpoint: str | None, name: str) -> str:
 
 
 def server_key(variable: str = KEY) -> str | None:
-    """The key of a server, from this environment variable; only the default one may be unset."""
+    """The API key from this environment variable; only the default variable may be unset."""
     key = os.environ.get(variable, "").strip()
     if not key and variable != KEY:
         raise InputError(f"the environment variable {variable} is not set; put the key there")
-    if not (key.isascii() and key.isprintable()):  # which a header cannot carry
+    if not (key.isascii() and key.isprintable()):  # not valid in a header
         raise InputError(f"the environment variable {variable} holds no key: it has line breaks, "
                          "control or other special characters")
     return key or None
@@ -97,7 +97,7 @@ def _check_address(endpoint: str) -> None:
         fine = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         parts, fine = urlsplit(""), False
-    if parts.username is not None or parts.query:  # not shown: they may be secrets
+    if parts.username is not None or parts.query:  # the message must not show possible secrets
         raise InputError("the endpoint's address has a user or a query; wanted only "
                          "http(s)://HOST:PORT/PATH, and a key in the environment")
     if not fine:
@@ -106,7 +106,7 @@ def _check_address(endpoint: str) -> None:
 
 
 def further_fields(extra: str | None) -> dict[str, Any]:
-    """The fields of a request in the option `extra`, a JSON object."""
+    """The request fields in the option `extra`, a JSON object."""
     try:
         found = json.loads(extra or "{}")
     except (ValueError, RecursionError):

@@ -1,9 +1,9 @@
-"""Any number of choices for a prompt, in as many requests as the server needs for them.
+"""Any number of choices for a prompt, in as many requests as the server needs.
 
-Servers differ in small ways: newer models of OpenAI need `max_completion_tokens` and their own
-temperature, other servers have no seed or no log-probabilities, and `n` may be refused, ignored or
-limited. A request is first sent with all fields; if the error names a field, it is sent without it,
-and if that works, so are all further requests.
+Servers differ in small ways: newer OpenAI models need `max_completion_tokens` and a fixed
+temperature, other servers support no seed or no log-probabilities, and `n` may be rejected, ignored
+or limited. A request is first sent with all fields. If the error names a field, the request is sent
+without it, and if that works, so are all further requests.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from minrisk.openai.errors import BadRequestError, Detail
 from minrisk.openai.responses import Choice, check_response, read_choices, read_usage
 
 API = Literal["chat", "completions"]
-ACCEPTED_AFTER = 2.0  # seconds after which a request is taken to be accepted: errors are fast
+ACCEPTED_AFTER = 2.0  # seconds after which a request counts as accepted, because errors are fast
 _PATHS = {"chat": "chat/completions", "completions": "completions"}
-# in errors about unknown fields; a value that is out of range is for the user to fix
+# words in errors about unsupported fields; a value out of range is for the user to fix
 _UNKNOWN = re.compile(
     r"unsupported|unknown|unrecogni[sz]ed|unexpected|forbidden|fixed|instead|only the default"
     r"|(?:not|n't) (?:be )?(?:supported?|allowed|permitted|available|recogni[sz]ed|accepted)"
@@ -43,37 +43,37 @@ _WITHOUT = {
     "seed": "the server accepts no seed: {reason}; samples are not repeatable",
     "top_logprobs": "the server refuses top_logprobs={value}: {reason}; it is left out",
 }
-# fields that a request for samples can do without
+# fields of a request for samples that may be dropped or replaced
 REPLACEABLE = frozenset({"max_tokens", "temperature", "logprobs", "seed"})
-# whatever is wrong with their values
+# dropped on any error that names them, even one about their value
 _ALWAYS_LEFT_OUT = ("logprobs", "seed", "top_logprobs", "grammar")
 
 
 @dataclass(frozen=True)
 class CompletionResponse:
-    """The choices of one response, its usage in tokens, and its unchanged body."""
+    """The choices of one response, its token usage, and its unchanged body."""
 
     choices: list[Choice]
     usage: Counter[str] | None
     body: Mapping[str, Any] = field(default_factory=dict)
 
 
-# called with a part or its error, and the number of its choices
+# called with a part or its error, and the number of choices in it
 PartCallback = Callable[[CompletionResponse | MinriskError, int], None]
 
 
 @dataclass(frozen=True)
 class UpstreamRequest:
-    """A request for choices: the body without their number, and the seed of each choice."""
+    """A request for choices: the body without `n`, and the seed of each choice."""
 
     body: Mapping[str, Any]
     seed: Callable[[int], int | None] = lambda number: None
-    replaceable: frozenset[str] = REPLACEABLE  # fields of the body that may be left out
-    # waits for room for so many choices, which they have until they are answered
+    replaceable: frozenset[str] = REPLACEABLE  # fields of the body that may be dropped
+    # waits for capacity for n choices, and holds it until they are answered
     hold: Callable[[int], AbstractAsyncContextManager[None]] = lambda n: nullcontext()
 
     def fields(self, number: int, n: int) -> dict[str, Any]:
-        """The body of a request for n choices from this number on; without `n` servers give one."""
+        """The body of a request for n choices, starting with this number."""
         seed = self.seed(number)
         return {**self.body, **({} if seed is None else {"seed": seed}),
                 **({} if n == 1 else {"n": n})}
@@ -82,7 +82,7 @@ class UpstreamRequest:
 def request_seed(*numbers: int) -> int:
     """A seed of 31 bits that depends on all of these numbers.
 
-    Seeds of requests are far apart, because servers use the next ones for further choices.
+    Seeds of requests are far apart, because servers use seed + 1, ... for further choices.
     """
     return int(np.random.SeedSequence(numbers).generate_state(1)[0] >> 1)
 
@@ -92,18 +92,18 @@ class Capabilities:
     """The capabilities of a server, shared by all requests to one model during a run."""
 
     unsupported_fields: frozenset[str] = frozenset()
-    max_choices: int | None = None  # in one response, if fewer than were requested
+    max_choices: int | None = None  # maximum choices per response, if below the number requested
     accepted: int = 0  # the largest n that worked
-    notes: set[str] = field(default_factory=set)  # kinds of notes that were shown already
+    notes: set[str] = field(default_factory=set)  # kinds of notes already shown
 
     @property
     def is_known(self) -> bool:
-        """Whether a request has succeeded, so that others with the same fields will."""
+        """Whether a request has succeeded, so that others with the same fields will, too."""
         return self.accepted > 0
 
 
 def without_fields(body: Mapping[str, Any], unsupported: Collection[str]) -> dict[str, Any]:
-    """The body without these fields, or with their replacements."""
+    """The body with these fields dropped or replaced."""
     left_out = {*unsupported, *(("top_logprobs",) if "logprobs" in unsupported else ())}
     fields = {name: value for name, value in body.items() if name not in left_out}
     if "max_tokens" in unsupported and "max_tokens" in body:
@@ -112,7 +112,7 @@ def without_fields(body: Mapping[str, Any], unsupported: Collection[str]) -> dic
 
 
 def unsupported_field(error: BadRequestError, candidates: Collection[str]) -> str | None:
-    """The first of these fields that the error says is not accepted."""
+    """The first of these fields that the error names as unsupported."""
     for name in sorted(candidates):
         if _names(error.detail, name) and (name in _ALWAYS_LEFT_OUT
                                          or _UNKNOWN.search(error.detail.text)):
@@ -121,7 +121,7 @@ def unsupported_field(error: BadRequestError, candidates: Collection[str]) -> st
 
 
 def fewer_choices(error: BadRequestError, n: int) -> int:
-    """The number of choices to request after n were refused: the limit in the error, or 1."""
+    """The number of choices to request after n were rejected: the limit in the error, or 1."""
     if error.detail.field != "n" and not _CHOICES.search(error.detail.text):
         return 1
     numbers = map(int, re.findall(r"\b\d{1,4}\b", error.detail.text))
@@ -129,7 +129,7 @@ def fewer_choices(error: BadRequestError, n: int) -> int:
 
 
 def note_on(name: str, value: Any, reason: str) -> str | None:
-    """The note for the user about a field that was left out."""
+    """The note for the user about a field that was dropped."""
     return Wording(_WITHOUT[name], value=value, reason=reason) if name in _WITHOUT else None
 
 
@@ -139,16 +139,16 @@ def _names(detail: Detail, name: str) -> bool:
 
 @dataclass(frozen=True)
 class Variant:
-    """A form of request that the server may take."""
+    """A form of the request that the server may accept."""
 
-    without: frozenset[str]  # these fields
-    n: int  # choices
-    # the errors about newly unsupported fields
+    without: frozenset[str]  # fields that are dropped or replaced
+    n: int  # choices per request
+    # field -> the error that showed that it is not supported
     reasons: Mapping[str, BadRequestError] = field(default_factory=dict)
 
 
 class Completions:
-    """One interface of a server, for one model."""
+    """Requests to one interface (chat or completions) of a server, for one model."""
 
     def __init__(self, client: Client, api: API = "chat", *, per_request: int = 16,
                  capabilities: Capabilities | None = None,
@@ -160,29 +160,30 @@ class Completions:
         self._per_request = per_request
         self._note = note
         self._progress = progress
-        self._planned = self._done = 0  # requests
-        self._first_request: asyncio.Event | None = None  # set when others may follow
+        self._planned = self._done = 0  # number of requests
+        self._first_request: asyncio.Event | None = None  # set when other requests may be sent
 
     async def sample(self, request: UpstreamRequest, numbers: range,
                      report: PartCallback | None = None) -> list[CompletionResponse]:
-        """Choices of these numbers in order, at least one in each part.
+        """Choices with these numbers in order, at least one in each part.
 
-        With `report`, which is called for each part as it comes, a failed part costs no other one.
+        `report` is called for each part as it arrives; with it, a failed part does not cancel the
+        others.
         """
         size = self.capabilities.max_choices or self._per_request
-        # the bounds are the same before and after the server's maximum is known
+        # by per_request first, so that bounds are the same before the server's maximum is known
         parts = [part for block in _split(numbers, self._per_request)
                  for part in _split(block, size)]
         self._planned += len(parts)
         try:
-            async with asyncio.TaskGroup() as group:  # an error cancels the other requests
+            async with asyncio.TaskGroup() as group:  # cancels the other requests on an error
                 tasks = [group.create_task(self._part(request, part, report)) for part in parts]
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         return [part for task in tasks for part in task.result()]
 
     def note(self, kind: str, message: str) -> None:
-        """Show the user a message, once per run and kind."""
+        """Show the user a message once per run and kind."""
         if kind not in self.capabilities.notes:
             self.capabilities.notes.add(kind)
             self._note(message)
@@ -201,11 +202,11 @@ class Completions:
             report(part, len(part.choices))
         self._done += 1
         self._progress(self._done, self._planned)
-        rest = numbers[len(part.choices):]  # some servers give fewer than were requested
+        rest = numbers[len(part.choices):]  # some servers return fewer than requested
         return [part, *(await self.sample(request, rest, report) if rest else [])]
 
     async def _request(self, request: UpstreamRequest, numbers: range) -> CompletionResponse:
-        """The choices of the first of these numbers, with as few fields as the server takes."""
+        """The choices of the first of these numbers, dropping fields that the server rejects."""
         known = self.capabilities
         trial = Variant(known.unsupported_fields,
                         min(len(numbers), known.max_choices or len(numbers)))
@@ -224,12 +225,12 @@ class Completions:
                 return part
 
     async def pass_through(self, body: Mapping[str, Any]) -> CompletionResponse:
-        """The response to a request that is sent as it is."""
+        """The response to a request that is forwarded unchanged."""
         return await _completion(await self._client.post(self._path, body, check_response),
                                  _wanted(body), self._client.mask)
 
     async def relay(self, body: Mapping[str, Any], receive: Receive) -> CompletionResponse:
-        """The same, with each chunk given to `receive` as it comes."""
+        """Like `pass_through`, with each chunk passed to `receive` as it arrives."""
         return await _completion(
             await self._client.stream(self._path, body, receive, check_response), _wanted(body),
             self._client.mask)
@@ -242,9 +243,9 @@ class Completions:
             timer.cancel()
 
     def _next(self, trial: Variant, error: BadRequestError, candidates: Collection[str]) -> Variant:
-        """The variant to send after an error; raises the error if the prompt is the reason."""
+        """The variant to try after an error; raises the error if no other one can help."""
         known = self.capabilities
-        if known.unsupported_fields - trial.without:  # another request found out in the meantime
+        if known.unsupported_fields - trial.without:  # learned meanwhile by a concurrent request
             return replace(trial, without=trial.without | known.unsupported_fields)
         if name := unsupported_field(error, candidates):
             return replace(trial, without=trial.without | {name},
@@ -254,7 +255,7 @@ class Completions:
         raise error
 
     def _learn(self, trial: Variant, body: Mapping[str, Any], numbers: range) -> None:
-        """Remember unsupported fields once a request without them was not refused."""
+        """Remember unsupported fields once a request without them has been accepted."""
         known = self.capabilities
         known.unsupported_fields |= trial.without
         if trial.n < len(numbers):
@@ -264,17 +265,17 @@ class Completions:
                 self.note(name, message)
 
     def _settle(self, trial: Variant, body: Mapping[str, Any], numbers: range) -> None:
-        """Let the other requests go: errors are fast, so this one is taken as accepted."""
+        """Release the other requests: errors are fast, so this one counts as accepted."""
         if self._first_request:
             self._learn(trial, body, numbers)
             self._first_request.set()
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """Send one request first, so that only one is refused for an unsupported field."""
+        """Send one request first, so that only one is rejected because of an unsupported field."""
         while (first := self._first_request) and not self.capabilities.is_known:
             await first.wait()
-            if first is self._first_request:  # not yet answered, but settled
+            if first is self._first_request:  # not answered yet, but assumed to be accepted
                 break
         is_first = not self._first_request and not self.capabilities.is_known
         if is_first:
@@ -294,7 +295,7 @@ def _wanted(body: Mapping[str, Any]) -> int:
 
 
 async def _completion(response: Response, most: int, mask: Mask) -> CompletionResponse:
-    """The choices of a response, at most so many, and its usage."""
+    """At most `most` choices of a response, and its usage."""
     def read() -> CompletionResponse:
         choices = read_choices(response.body, most, mask)
         return CompletionResponse(choices, read_usage(response.body, choices), response.body)

@@ -1,6 +1,4 @@
-"""JSON of any size, of which the event loop reads and writes only what is small; and the key in it,
-which is never shown.
-"""
+"""JSON encoding and parsing that does not block the event loop, and masking of the API key."""
 
 from __future__ import annotations
 
@@ -15,23 +13,23 @@ from typing import Any
 from minrisk._core.arrays import finite_numbers
 from minrisk.openai.errors import InvalidResponse
 
-LARGE = 1 << 16  # characters and values; what is larger is read and written beside the event loop
-MAX_DEPTH = 200  # nested levels; what reads and writes JSON is recursive
-_MAX_VALUES = 1 << 22  # of a response
-_MAX_EVENT_VALUES = 1 << 14  # of an event in a stream, which is worked on as it comes
+LARGE = 1 << 16  # characters plus values; larger JSON is processed outside the event loop
+MAX_DEPTH = 200  # nested levels, because parsing and encoding are recursive
+_MAX_VALUES = 1 << 22  # values in a response
+_MAX_EVENT_VALUES = 1 << 14  # values in an event, which is processed in the event loop
 _MASK = "***"
-_MAX_LINE = 300  # characters of a message of a server
-_MIN_SECRET = 16  # characters; a shorter key ("EMPTY", "test") may be a word of a text
-_ESCAPED_ASCII = re.compile(r"\\u00[2-7]")  # ASCII that JSON needs no escape for, but may have
+_MAX_LINE = 300  # characters of a server's message
+_MIN_SECRET = 16  # characters; a shorter key ("EMPTY", "test") may be an ordinary word
+_ESCAPED_ASCII = re.compile(r"\\u00[2-7]")  # printable ASCII that is escaped without need
 
 
 def is_large(found: Any) -> bool:
-    """Whether characters and values add up to more than the event loop should write at once."""
+    """Whether a JSON value is too large to be encoded in the event loop."""
     return _is_larger(found, LARGE, len)
 
 
 def has_more_values(found: Any, most: int) -> bool:
-    """Whether there are more than so many, however long the texts among them are."""
+    """Whether there are more than `most` values, regardless of the length of strings."""
     return _is_larger(found, most, lambda text: 0)
 
 
@@ -60,7 +58,7 @@ def levels(found: Any) -> Iterator[list[Any]]:
 
 
 def encoded(found: Any) -> bytes:
-    """As JSON, with null for the numbers that JSON has not."""
+    """The value as JSON, with null for NaN and infinities."""
     try:
         return json.dumps(found, allow_nan=False).encode()
     except ValueError:
@@ -68,7 +66,7 @@ def encoded(found: Any) -> bytes:
 
 
 def _encoded_in_pieces(found: Any) -> bytes:
-    """The same; other threads have their turn after each piece, for the encoder lets none."""
+    """Like `encoded`, in pieces, because the C encoder holds the GIL throughout."""
     try:
         return "".join(_pieces(found)).encode()
     except ValueError:
@@ -95,7 +93,7 @@ def _pieces(found: Any) -> Iterator[str]:
 
 
 class Encoder:
-    """Encodes in a thread what is large, one at a time, so that the event loop has its turns."""
+    """Encodes large values in a thread, one at a time, so that the event loop is not blocked."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
@@ -112,14 +110,14 @@ Check = Callable[[Any], InvalidResponse | None]
 
 @dataclass(frozen=True)
 class Parsed:
-    """The JSON of a server, without the key and without numbers that JSON has not."""
+    """JSON from a server, with the key masked and None for NaN and infinities."""
 
     found: Any = None
-    problem: InvalidResponse | None = None  # then nothing is found
+    problem: InvalidResponse | None = None  # if set, `found` is None
 
 
 def parsed(content: bytes | bytearray, mask: Mask, check: Check | None = None) -> Parsed:
-    """The JSON of a response that passes the check."""
+    """The JSON of a response, or its problem; `check` validates it."""
     raw = content.decode("utf-8", "replace")
     if len(raw) > _MAX_VALUES and sum(map(raw.count, ",[{")) > _MAX_VALUES:
         return _invalid(f"the response has more than {_MAX_VALUES:,} values")
@@ -139,7 +137,7 @@ def parsed(content: bytes | bytearray, mask: Mask, check: Check | None = None) -
 
 
 def parsed_event(content: bytes, mask: Mask) -> Parsed:
-    """The JSON object of an event in a stream, or what is wrong with it."""
+    """The JSON object of an event in a stream, or its problem."""
     event = parsed(content, mask)
     if event.problem is None and not isinstance(event.found, dict):
         return _invalid("no object")
@@ -153,12 +151,12 @@ def _invalid(text: str, is_temporary: bool = False) -> Parsed:
 
 
 def _no_number(name: str) -> None:
-    """NaN and Infinity, which some servers write."""
+    """Parses NaN and Infinity, which some servers write, as None."""
 
 
 @dataclass(frozen=True)
 class Mask:
-    """Hides the key wherever a server repeats it; always before a text is shortened."""
+    """Masks the key wherever a server repeats it; must be applied before text is shortened."""
 
     key: str | None = field(default=None, repr=False)
 
@@ -167,19 +165,19 @@ class Mask:
 
     def line(self, text: str) -> str:
         """A message as one printable line."""
-        line = self.text(" ".join(self.text(text).split()))  # the key may have blanks,
+        line = self.text(" ".join(self.text(text).split()))  # twice: a key may have spaces
         shown = "".join(map(_printable, line[:2 * _MAX_LINE]))
-        return self.text(shown)[:_MAX_LINE]  # or text that looks like an escape
+        return self.text(shown)[:_MAX_LINE]  # again, because escapes may have produced it
 
     def json(self, found: Any, raw: str) -> Any:
-        """Parsed JSON without the key."""
+        """Parsed JSON with the key masked."""
         if not self.hides_content:
             return found
         is_possible = self._longest_word in raw or _ESCAPED_ASCII.search(raw)
         return self._everywhere(found) if is_possible else found
 
     def body(self, raw: str) -> str:
-        """The body of an error, also where JSON escapes the key."""
+        """The body of an error with the key masked, even if it is escaped in JSON."""
         try:
             found = json.loads(raw)
             masked = self._everywhere(found) if self.key else found
@@ -189,11 +187,11 @@ class Mask:
 
     @property
     def hides_content(self) -> bool:
-        """Whether the key is hidden in samples too; a short one may be a word of theirs."""
+        """Whether to mask the key in samples, too; a short key may be an ordinary word."""
         return self.key is not None and len(self.key) >= _MIN_SECRET
 
     def divided(self, text: str) -> tuple[str, str]:
-        """A text without the key, and its end, as far as that may be the beginning of the key."""
+        """The masked text, and its end if that may be the beginning of the key."""
         assert self.key is not None
         last = text.rpartition(self.key)[2]
         size = next((size for size in range(min(len(last), len(self.key) - 1), 0, -1)

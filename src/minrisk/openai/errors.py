@@ -1,4 +1,4 @@
-"""Failures of a server, sorted by what can be done about them."""
+"""Errors of a server: transient, permanent, and errors that affect all requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minrisk._core.errors import InputError, MinriskError, UnusableError
 
 @dataclass(frozen=True)
 class ErrorResponse:
-    """The response to a bad request, unchanged but for the key, to be passed on."""
+    """An error response to be forwarded, unchanged except for the masked key."""
 
     status: int
     content: str
@@ -23,7 +23,7 @@ class ErrorResponse:
 
 
 class ServerError(InputError):
-    """A request failed; `status` is the server's, if it gave one, and `detail` what it said."""
+    """A failed request, with the status and the error detail of the server, if there are any."""
 
     response: ErrorResponse | None = None
 
@@ -35,23 +35,23 @@ class ServerError(InputError):
 
 
 class UnusableServerError(UnusableError):
-    """A failure that other requests would have as well."""
+    """An error that affects all requests."""
 
     response: ErrorResponse | None = None
 
 
 class BadRequestError(ServerError):
-    """The server does not take this request; it may take another."""
+    """The server rejects this request; it may accept others."""
 
 
 class TemporaryError(ServerError):
-    """The same request may work later, not before `wait` seconds have passed."""
+    """A transient error; the request may be retried after `wait` seconds."""
 
     def __init__(self, message: str, status: int | None = None, detail: Detail | None = None, *,
                  wait: float = 0.0, unreachable: bool = False) -> None:
         super().__init__(message, status, detail)
         self.wait = wait
-        self.unreachable = unreachable  # there was not even a connection
+        self.unreachable = unreachable  # True if there was no connection at all
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Detail:
 
     @classmethod
     def of(cls, raw: str) -> Detail:
-        """The detail in the body of a response, in any of the forms that servers use."""
+        """The detail in the body of a response, in any of the formats that servers use."""
         with suppress(ValueError, RecursionError):
             return cls._of_json(json.loads(raw), raw)
         return cls(raw)
@@ -82,7 +82,7 @@ class Detail:
         return cls(text, _string(error.get("param")), _string(error.get("code")))
 
     def changed(self, change: Callable[[str], str]) -> Detail:
-        """The same, with every text changed."""
+        """A copy with `change` applied to every text."""
         return Detail(change(self.text), self.field and change(self.field),
                     self.code and change(self.code))
 
@@ -96,12 +96,12 @@ class InvalidResponse:
 
 
 def error_response(error: MinriskError) -> ErrorResponse | None:
-    """The response of the server, if it is the reason why a request failed."""
+    """The server's error response that made a request fail, if there is one."""
     return error.response if isinstance(error, ServerError | UnusableServerError) else None
 
 
 def _words(found: Any) -> str | None:
-    """A message, or the errors of a validator about fields (FastAPI, Mistral)."""
+    """A message, or a list of validation errors (FastAPI, Mistral), as text."""
     if isinstance(found, dict):
         found = found.get("detail")
     if isinstance(found, list):
@@ -122,12 +122,12 @@ def _string(found: Any) -> str | None:
 
 
 def seconds_to_wait(header: str | None) -> float:
-    """The seconds that a Retry-After header asks to wait; it has a number of seconds or a date."""
+    """The wait of a Retry-After header, which is a number of seconds or a date."""
     if header is None:
         return 0.0
     with suppress(ValueError):
         seconds = float(header)
-        return seconds if seconds > 0 else 0.0  # also for nan
+        return seconds if seconds > 0 else 0.0  # 0 for NaN, too
     with suppress(ValueError, TypeError, OverflowError):
         return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
     return 0.0

@@ -1,4 +1,4 @@
-"""Responses in OpenAI's protocol: choices, with or without text, usage, and streams of events."""
+"""Responses in OpenAI's protocol: choices, usage, and streams of server-sent events."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ DONE = "[DONE]"  # the last event of a stream
 _INCOMPLETE = {"length", "content_filter"}  # finish reasons of incomplete texts
 _USAGE = ("prompt_tokens", "completion_tokens")
 _MAX_COUNT = 2**53
-_TOKEN_BYTES = 16  # more on average is no text of these tokens
+_TOKEN_BYTES = 16  # mean bytes per token above which the reported usage cannot be complete
 _MAX_EVENT = 1 << 22  # bytes
-_MAX_CHOICES = 1 << 10  # of a stream
-_MAX_ITEMS = 1 << 20  # of a list in a choice of a stream
-# these are no pieces of a text, though some servers repeat them in every event
+_MAX_CHOICES = 1 << 10  # choices in a stream
+_MAX_ITEMS = 1 << 20  # items of a list in a streamed choice
+# strings that are not concatenated, because some servers repeat them in every event
 _WHOLE = {"role", "id", "type", "name", "object", "finish_reason", "model", "index", "created"}
 
 
@@ -31,14 +31,14 @@ class Choice:
     """One choice of a response, from the chat or completions interface; `raw` is its JSON."""
 
     raw: Mapping[str, Any]
-    text: str | None = None  # None if it has no text that could be a sample
+    text: str | None = None  # None if it has no text usable as a sample
     finish_reason: str | None = None
     reasoning: str | None = None  # separate from the text
-    logprob: float | None = None  # the sum over its tokens
+    logprob: float | None = None  # sum over its tokens
     length: int | None = None  # in tokens
 
     def sample(self, text: str) -> Sample:
-        """A sample with this text, and what else is known of the choice."""
+        """A sample with this text, and the log-probability etc. of the choice."""
         return Sample(text, logprob=self.logprob, length=self.length,
                       finish_reason=self.finish_reason, reasoning=self.reasoning)
 
@@ -48,7 +48,7 @@ class Choice:
 
     @property
     def problem(self) -> str:
-        """The reason why there is no text, as a key for a Counter."""
+        """The reason why there is no text, as a key to count by."""
         message = self.raw.get("message")
         message = message if isinstance(message, dict) else {}
         if message.get("tool_calls"):
@@ -59,7 +59,7 @@ class Choice:
 
 
 def check_response(body: Any) -> InvalidResponse | None:
-    """The problem of a response without valid choices; None if it is valid."""
+    """The problem of an invalid response; None if it is valid."""
     choices = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(choices, list) or not all(map(_is_choice, choices)):
         is_error = isinstance(body, dict) and body.get("error") is not None
@@ -74,7 +74,7 @@ def _is_choice(found: Any) -> bool:
 
 def read_choices(body: dict[str, Any], most: int | None = None,
                  mask: Mask | None = None) -> list[Choice]:
-    """The choices of a valid response, at most so many."""
+    """At most `most` choices of a valid response."""
     choices = [_masked(_choice(raw), mask) for raw in body["choices"][:most]]
     if len(choices) == 1 and choices[0].length is None:
         return [_with_length(choices[0], body)]
@@ -101,9 +101,9 @@ def _choice(raw: dict[str, Any]) -> Choice:
 
 
 def _text(message: dict[str, Any], finish: str | None) -> str | None:
-    """The content; None if it is empty because of a tool call, a refusal or a limit."""
+    """The content, or None if a tool call, a refusal or a token limit left it empty."""
     content = message.get("content")
-    if isinstance(content, list):  # parts, of which some are reasoning
+    if isinstance(content, list):  # content parts; some may be reasoning
         content = "".join(part["text"] for part in content if isinstance(part, dict)
                           and part.get("type") == "text" and isinstance(part.get("text"), str))
     if not isinstance(content, str):
@@ -119,7 +119,7 @@ def _string(found: Any) -> str | None:
 
 
 def _of_tokens(found: Any) -> tuple[float | None, int | None]:
-    """Log-probability and number of tokens, if given, in the format of either interface."""
+    """Log-probability and number of tokens, if present, in the chat or completions format."""
     if not isinstance(found, dict):
         return None, None
     tokens = found.get("content")
@@ -130,14 +130,14 @@ def _of_tokens(found: Any) -> tuple[float | None, int | None]:
         return None, None
     total = math.nan
     if all(isinstance(value, int | float) for value in listed):
-        with suppress(OverflowError):  # integers beyond the range of a double
+        with suppress(OverflowError):  # an integer that does not fit into a double
             total = float(sum(listed))
     # above 0, they are none of probabilities
     return total if math.isfinite(total) and total <= 0 else None, len(listed)
 
 
 def _with_length(choice: Choice, body: dict[str, Any]) -> Choice:
-    """The only choice, with its length from the usage without the reasoning tokens."""
+    """The only choice of a response, with its length from the usage, minus reasoning tokens."""
     usage = body.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     details = usage.get("completion_tokens_details")
@@ -151,9 +151,9 @@ def _with_length(choice: Choice, body: dict[str, Any]) -> Choice:
 
 
 def read_usage(body: dict[str, Any], choices: Sequence[Choice]) -> Counter[str] | None:
-    """Tokens of the prompt and of all choices; None where they are not known.
+    """Tokens of the prompt and of all choices; None if they are not known.
 
-    llama.cpp counts the tokens of its first choice alone.
+    llama.cpp counts only the tokens of its first choice.
     """
     usage = body.get("usage")
     found = {name: _count(usage.get(name)) for name in _USAGE} if isinstance(usage, dict) else {}
@@ -168,8 +168,8 @@ def read_usage(body: dict[str, Any], choices: Sequence[Choice]) -> Counter[str] 
 
 
 def _is_of_some(tokens: int, body: dict[str, Any], choices: Sequence[Choice]) -> bool:
-    """Whether so many tokens cannot be those of all choices."""
-    if len(choices) > 1 and "timings" in body:  # llama.cpp's, which are of one choice too
+    """Whether the count cannot cover all choices."""
+    if len(choices) > 1 and "timings" in body:  # llama.cpp
         return True
     texts = [choice.text for choice in choices if choice.text]
     size = sum(len(text.encode("utf-8", "replace")) for text in texts)
@@ -177,7 +177,7 @@ def _is_of_some(tokens: int, body: dict[str, Any], choices: Sequence[Choice]) ->
 
 
 def total_usage(parts: Iterable[Counter[str] | None]) -> dict[str, int] | None:
-    """The usage of several responses; None if one of them has none."""
+    """The sum of the usage of several responses; None if it is unknown for one of them."""
     total: Counter[str] = Counter()
     for part in parts:
         if part is None:
@@ -193,7 +193,7 @@ def _count(found: Any) -> int | None:
 
 
 async def read_events(chunks: AsyncIterable[bytes]) -> AsyncIterator[str]:
-    """The data of each event; comments and names of events are dropped.
+    """The data of each server-sent event; comments and event names are dropped.
 
     Raises:
         ValueError: if an event is too large.
@@ -209,7 +209,7 @@ async def read_events(chunks: AsyncIterable[bytes]) -> AsyncIterator[str]:
         elif not line and lines:
             yield "\n".join(lines)
             lines, size = [], 0
-    if lines:  # some servers leave out the last empty line
+    if lines:  # some servers omit the final empty line
         yield "\n".join(lines)
 
 
@@ -226,15 +226,15 @@ async def _lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[str]:
 
 
 class StreamMask:
-    """Hides the key in the chunks of a stream, also where it comes in pieces.
+    """Masks the key in the chunks of a stream, even if it is split between chunks.
 
-    What may be the beginning of the key, at the end of a text, waits for more of the text.
+    The end of a text that may be the beginning of the key is held back until more text arrives.
     """
 
     def __init__(self, mask: Mask) -> None:
         self._mask = mask
-        self._waiting: dict[tuple[Any, ...], str] = {}  # by choice, and the fields to the text
-        self._last: dict[str, Any] = {}  # chunk
+        self._waiting: dict[tuple[Any, ...], str] = {}  # (choice, *path of the text) -> held back
+        self._last: dict[str, Any] = {}  # the last chunk
 
     def masked(self, chunk: dict[str, Any]) -> dict[str, Any]:
         choices = chunk.get("choices")
@@ -246,7 +246,7 @@ class StreamMask:
 
     @property
     def rest(self) -> dict[str, Any] | None:
-        """A chunk with what still waits at the end of a stream."""
+        """A final chunk with the text that is still held back at the end of a stream."""
         choices = [{"index": place[0], "finish_reason": None} | _nested(place[1:], text)
                    for place, text in self._waiting.items()]
         return self._last | {"choices": choices} if choices else None
@@ -283,10 +283,10 @@ class StreamMask:
 
 
 class StreamedResponse:
-    """The response that the chunks of a stream make up.
+    """Assembles the chunks of a stream to a response.
 
     Raises:
-        ValueError: if it has more choices, or a list in one more items, than any response.
+        ValueError: if there are too many choices, or too many items in a list.
     """
 
     def __init__(self) -> None:
@@ -305,13 +305,13 @@ class StreamedResponse:
 
     @property
     def is_finished(self) -> bool:
-        """Whether there are choices, and all have ended."""
+        """Whether there are choices and all have a finish reason."""
         return bool(self._choices) and all(
             choice.get("finish_reason") for choice in self._choices.values())
 
     @property
     def body(self) -> dict[str, Any]:
-        """As it would have come without a stream."""
+        """The body of the equivalent response without streaming."""
         return self._head | {"choices": list(self._choices.values())}
 
 
@@ -327,7 +327,7 @@ def _as_message(choice: dict[str, Any]) -> dict[str, Any]:
 
 
 def _join(whole: dict[str, Any], part: dict[str, Any]) -> None:
-    """Append texts and lists of a part to those of the whole."""
+    """Append the texts and lists of a delta to those of the whole."""
     for name, value in part.items():
         known = whole.get(name)
         if value is None:
@@ -345,7 +345,7 @@ def _join(whole: dict[str, Any], part: dict[str, Any]) -> None:
 
 
 def _joined_lists(known: list[Any], value: list[Any]) -> list[Any]:
-    """Items with an index, as tool calls have, are parts of the item with the same index."""
+    """Merge items by their `index`, as tool calls require; append the others."""
     by_index = ({item["index"]: item for item in known if _is_indexed(item)}
                 if any(map(_is_indexed, value)) else {})
     for item in value:
@@ -365,8 +365,8 @@ def _is_indexed(item: Any) -> bool:
 
 
 def _nested(place: tuple[Any, ...], text: str) -> dict[str, Any]:
-    """The object with this text at its place: numbers are those of items with an index, and None
-    is a part of a content.
+    """A nested object with this text at `place`; integers in it are the `index` of list items, and
+    None is a content part.
     """
     found: Any = text
     for name in reversed(place):

@@ -1,1 +1,1 @@
-"""Decoding strategies, one file each: they choose groups or rows, whatever the metric is."""
+"""Decoding strategies: they choose groups or rows, independently of the metric."""

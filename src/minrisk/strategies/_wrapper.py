@@ -1,4 +1,4 @@
-"""Base classes of strategies around another one."""
+"""Base classes of strategies that wrap another one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StrategyWrapper(Options):
 
 
 class MeasuringStrategy(StrategyWrapper, ABC):
-    """The rankings of its field `strategy`, each with what `measured` adds to it."""
+    """A wrapper that adds a measurement to each ranking of its field `strategy`."""
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         batch = as_batch(segments)
@@ -43,4 +43,4 @@ class MeasuringStrategy(StrategyWrapper, ABC):
 
     @abstractmethod
     def measured(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:
-        """The ranking with the measurement, and its pairs counted."""
+        """The ranking with the measurement; `pairs` includes those of the measurement."""

@@ -44,7 +44,8 @@ class Cascade(Options):
         coarse: the strategy of the first stage, or its name.
         fine: the strategy of the second stage, or its name.
         keep: number of distinct hypotheses that reach the second stage; 20, or all if fewer.
-        metric: the metric of stages that are given by name; afterwards that of the second stage.
+        metric: the metric of stages that are given by name; in the instance, the metric of the
+            second stage.
 
     >>> import minrisk
     >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
@@ -60,7 +61,7 @@ class Cascade(Options):
     coarse: Strategy = stage_option(help="strategy of the first stage")
     fine: Strategy = stage_option("standard", help="strategy of the second stage")
     keep: int | None = option(None, ge=1, help=KEEP_HELP)
-    metric: AnyMetric = metric_option("chrf", affects_results=False,  # for the stages say theirs
+    metric: AnyMetric = metric_option("chrf", affects_results=False,  # signatures have the stages'
                                       help="metric of stages that name none")
 
     def __post_init__(self) -> None:
@@ -95,21 +96,20 @@ class UncountedStage(StrategyWrapper):
 
 
 def best_rows(ranking: Ranking, segment: Segment, keep: int | None) -> Ints:
-    """The rows of the best `keep` distinct hypotheses, with all copies; of all if there are fewer.
-    """
+    """The rows of the best `keep` distinct hypotheses (or all, if fewer), with all copies."""
     count = len(ranking.order)
     if keep is not None and not 1 <= keep <= count:
         raise InputError(Wording("keep={keep} of {count} hypotheses; choose from 1 to {count}",
                                  keep=keep, count=count))
-    place: dict[str, int] = {}  # of each text among the distinct ones
+    place: dict[str, int] = {}  # text -> rank among the distinct texts
     places = [place.setdefault(segment.hypotheses[row], len(place))
               for row in ranking.order.tolist()]
     kept = np.array(places) < (KEEP if keep is None else keep)
-    return np.sort(ranking.order[kept])  # ties of the next stage go to the first sample
+    return np.sort(ranking.order[kept])  # sample order, which breaks ties of the next stage
 
 
 def rank_among(pool: Pool[Any], rows: Ints, leave_self_out: bool = False) -> Ranking:
-    """Exact MBR of these hypotheses; of references that are samples, theirs alone count."""
+    """Exact MBR of these hypotheses; if the references are the samples, only these are used."""
     kept = pool.keep(rows)
     own = own_references(kept.segment)
     groups = None if own is None else Groups.subset(pool.segment.weights, own)
@@ -117,7 +117,7 @@ def rank_among(pool: Pool[Any], rows: Ints, leave_self_out: bool = False) -> Ran
 
 
 def own_references(segment: Segment) -> Ints | None:
-    """The positions of the hypotheses among the references, if these are the samples."""
+    """The columns of the hypotheses among the references, or None if references were given."""
     if segment.self_columns is None:
         return None
     copies = map(np.arange, segment.self_columns, segment.self_columns + segment.counts)

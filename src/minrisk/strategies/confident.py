@@ -1,7 +1,8 @@
-"""The confidence of a ranking in its choice: would very many samples make the same one?
+"""The confidence of a ranking in its choice: would the choice be the same with many more samples?
 
-The posterior of the utilities, or of the probabilities of answers, given the references. What a
-hypothesis scores against itself is no evidence: it is among the references because it was drawn.
+It is computed from the posterior of the utilities, or of the probabilities of answers, given the
+references. The score of a hypothesis against itself is not evidence, because the hypothesis is
+among the references only because it was drawn.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from minrisk._core.strategy import (
 from minrisk.strategies._wrapper import MeasuringStrategy
 
 MAX_CONTENDERS = 20  # distinct choices that are compared; lower ranks hardly ever win
-# of variances of three samples or fewer, which have no degree of freedom; chosen on real samples
+# degrees of freedom of variances from three samples or fewer, which have none; tuned on real data
 _MIN_FREEDOM = 0.25
-# answers that a sample without an answer counts as: 1 was too cautious on real samples, and with 0
-# a single vote among them would have a probability of a half
+# weight, as another answer, of a sample without an answer: on real data, 1 is too cautious, and
+# with 0 a single vote among such samples would have a probability of a half
 _UNANSWERED = 0.5
-_Z = NormalDist().inv_cdf(0.975)  # of 95% intervals
+_Z = NormalDist().inv_cdf(0.975)  # for 95% intervals
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,15 @@ class Confident(MeasuringStrategy):
     """Adds a confidence to the rankings of another strategy.
 
     The first 20 distinct choices of the ranking (texts, or answers if the metric extracts them) are
-    scored against all references. The probability is that of the choice to be the best of them by
-    very many references, given these ones. So it covers the error of an approximate strategy and
-    that of a finite sample. Costs 20 * m evaluations more. In a vote, it is the probability that no
-    other answer, not even one that no sample gave, is more probable. A strategy whose utilities are
-    no means of scores over references, as `rerank`, has a margin and a reason for no probability.
+    scored against all references. The probability is that the choice is the best of them in the
+    limit of many references, given these references. So it covers both the error of an approximate
+    strategy and that of a finite sample. It costs 20 * m further evaluations. In a vote, it is the
+    probability that no other answer, seen or unseen, is more probable. Strategies whose utilities
+    are not means of scores over references, such as `rerank`, get a margin, and a reason why there
+    is no probability.
 
     Args:
-        strategy: the strategy whose choice is judged.
+        strategy: the strategy whose choice is assessed.
         resamples: number of draws from the posterior.
         seed: seed of the draws.
 
@@ -94,7 +96,7 @@ class Confident(MeasuringStrategy):
         mean, deviations, scale = _utilities(scores, mass, _own_shares(contenders, columns, mass),
                                              _effective_number(contenders))
         values, vectors = np.linalg.eigh((deviations * mass) @ deviations.T * scale)
-        # the symmetric root, which is unique: eigenvectors are not, and differ between CPUs
+        # the symmetric root is unique; eigenvectors are not, and differ between CPUs
         root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
         drawn = mean[:, None] + root @ _normal(self.seed, self.resamples)[:mean.size]
         return Confidence(margin, _share_of_wins(drawn, _same_as_first(scores)))
@@ -105,10 +107,10 @@ class Confident(MeasuringStrategy):
         number = _effective_number(answers)
         is_own = answers.segment.self_columns is not None
         rng = np.random.default_rng(self.seed)
-        # the posterior of Dirichlet: independent gamma variables by the number of votes
+        # a Dirichlet posterior, as independent gamma variables shaped by the votes
         drawn = rng.standard_gamma(shares * number, (self.resamples, shares.size))
-        # samples without a known answer have answers of their own, and there is one that is still
-        # unseen: the largest of so many exponential variables
+        # each sample without a known answer has an answer of its own, and one more is still unseen:
+        # the largest of so many exponential variables
         others = _UNANSWERED * max(0.0, 1 - float(shares.sum())) * number + 1
         unseen = -np.log1p(-rng.random(self.resamples) ** (1 / others))
         rivals = np.maximum(drawn[:, 1:].max(axis=1, initial=0), unseen)
@@ -119,8 +121,8 @@ class Confident(MeasuringStrategy):
 def share_interval(share: float, number: float, is_own: bool = True) -> tuple[float, float]:
     """The 95% interval of the probability of the leading answer, by its share of the samples.
 
-    Those of Wilson. An answer that leads among samples is there because one of them gave it
-    (`is_own`), and often by luck; the lower end is that of the other samples.
+    It is a Wilson interval. If the answer is a candidate because a sample gave it (`is_own`), it
+    may lead by luck; the lower bound then ignores that sample.
     """
     first = 1.0 if is_own else 0.0
     rest = max(number - first, TIE)
@@ -135,28 +137,28 @@ def _wilson(share: float, number: float, sign: int) -> float:
 
 
 def _obstacle(pool: Pool[Any], has_answer: bool) -> str | None:
-    """Why there can be no probability, if so."""
+    """The reason why there is no probability, if any."""
     if not has_answer:
         return "the metric finds no answer in the choice"
-    # of a single hypothesis the choice is certain
+    # a single hypothesis is a certain choice
     is_alone = np.count_nonzero(pool.segment.weights) == 1 and len(np.unique(pool.hyp_rows)) > 1
     return "a single reference does not say how far references differ" if is_alone else None
 
 
 def _distinct_choices(ranking: Ranking, choices: Ints) -> Ints:
-    """The first hypotheses of the ranking that are different choices, by rank."""
+    """The first hypothesis of each distinct choice, by rank."""
     firsts = np.sort(np.unique(choices[ranking.order], return_index=True)[1])
     return ranking.order[firsts[:MAX_CONTENDERS]]
 
 
 def _effective_number(pool: Pool[Any]) -> float:
-    """How many references of equal weight vary as much as these."""
+    """The effective number of references: that of equally weighted ones with the same variance."""
     weights = pool.segment.weights
     return float(1 / (weights @ weights))
 
 
 def _own_shares(pool: Pool[Any], columns: Ints, mass: Floats) -> Floats | None:
-    """(H, columns) the share of a reference that is the hypothesis itself; None if none is."""
+    """(H, columns) the share of each reference that is the hypothesis itself; None if none is."""
     own = pool.segment.self_columns
     if own is None:
         return None
@@ -169,10 +171,9 @@ def _utilities(scores: Floats, mass: Floats, own: Floats | None,
                number: float) -> tuple[Floats, Floats, float]:
     """Utilities up to a constant, (H, columns) deviations of the scores, and their factor.
 
-    The factor makes the weighted covariance of deviations the posterior one of the utilities.
-    References differ in how high they score all hypotheses, which decides nothing: only
-    differences from their mean count. A hypothesis has no score against itself; in the place of it
-    stands what it scores against the others.
+    The factor turns the weighted covariance of the deviations into the posterior covariance of the
+    utilities. Each reference's mean score is subtracted, because it does not affect the ranking. A
+    hypothesis's score against itself is replaced by its mean against the others.
     """
     if own is None:
         mean = scores @ mass
@@ -182,24 +183,25 @@ def _utilities(scores: Floats, mass: Floats, own: Floats | None,
     differences = scores - centre
     left = mass * (1 - own)
     mean = (differences * left).sum(axis=1) / np.maximum(left.sum(axis=1), TIE)
-    # of each two hypotheses, two references are themselves
+    # for each pair of hypotheses, two references are the hypotheses themselves
     return mean, (differences - mean[:, None]) * (1 - own), _factor(number, 2)
 
 
 def _factor(number: float, missing: int = 0) -> float:
-    """The variance of a mean, by the mean square of so many deviations, of which some are 0."""
+    """The variance of a mean, as a multiple of the mean square of the deviations, some 0."""
     freedom = max(number - missing - 1, _MIN_FREEDOM)
     return number / ((freedom + 1) * freedom)
 
 
 def _same_as_first(scores: Floats) -> Ints:
-    """The rows that no reference tells from the first."""
+    """The rows whose scores equal those of the first, within rounding."""
     apart = np.abs(scores - scores[0]).max(axis=1)
     return np.flatnonzero(apart <= TIE * np.abs(scores).max())
 
 
 def _share_of_wins(drawn: Floats, same: Ints) -> float:
-    """How often the first row, or one that is the same, is the largest; a tie is shared."""
+    """The share of draws in which the first row, or an equal one, is the largest; ties are split.
+    """
     ours, rivals = drawn[same].max(axis=0), np.delete(drawn, same, axis=0)
     ahead = ours - rivals.max(axis=0, initial=-np.inf)
     tie = TIE * float(np.abs(ours).max())
@@ -210,7 +212,7 @@ def _share_of_wins(drawn: Floats, same: Ints) -> float:
 
 @lru_cache(maxsize=4)
 def _normal(seed: int, draws: int) -> Floats:
-    """(20, draws) normal variables, which all segments share."""
+    """(20, draws) normal variables, shared by all segments."""
     found = np.random.default_rng(seed).standard_normal((MAX_CONTENDERS, draws))
     found.flags.writeable = False
     return found

@@ -1,4 +1,4 @@
-"""Strategies that choose groups of references: each alone, some of them, or averages.
+"""Strategies that choose groups of references: all of them, a subset, or averages.
 
 Standard MBR (Eikema & Aziz 2020); N-by-S MBR, with a subset of the references (Eikema & Aziz 2022);
 reference aggregation (Vamvas & Sennrich 2024); and averages of references with similar embeddings
@@ -53,7 +53,7 @@ class Standard(MeanUtility, Options):
         ]
 
     def partial_statistics(self, pool: Pool[F], refs: F, weights: Floats) -> PartialStatistics:
-        """Weighted sums of scores, which add up to utilities."""
+        """Weighted sums of scores; those of all parts add up to utilities."""
         return pool.summed_scores(refs, weights)
 
     def finalize(self, pool: Pool[F], statistics: PartialStatistics) -> Floats:
@@ -168,9 +168,9 @@ class Centroid(MeanUtility, Options):
     Args:
         metric: the metric that judges hypotheses, which must average references and have
             vectors (embeddings).
-        centroids: largest number of clusters.
-        iterations: largest number of k-means iterations.
-        seed: seed of the first centroids.
+        centroids: maximum number of clusters.
+        iterations: maximum number of k-means iterations.
+        seed: seed of the initial centroids.
 
     Raises:
         InputError: if the metric lacks one of these abilities.
@@ -204,13 +204,13 @@ class Centroid(MeanUtility, Options):
         return Groups(labels, weights)
 
 
-_ROUNDING = {4: 1e-5, 8: 1e-12}  # relative error of a distance, by the bytes of a float
+_ROUNDING = {4: 1e-5, 8: 1e-12}  # bytes per float -> relative error of a distance
 
 
 def kmeans(points: Points, weights: Floats, count: int, iterations: int,
            rng: np.random.Generator) -> Ints:
     """(N,) the cluster of each point; there are `count` clusters, or fewer if points are equal."""
-    points = points - points.mean(0)  # centred, so that distances are not small relative to norms
+    points = points - points.mean(0)  # centred, because large norms would cancel digits
     labels = _nearest(points, points[_seeds(points, weights, count, rng)])
     for _ in range(iterations):
         before, labels = labels, _nearest(points, _means(points, weights, labels))
@@ -233,7 +233,7 @@ def _seeds(points: Points, weights: Floats, count: int, rng: np.random.Generator
 
 
 def _means(points: Points, weights: Floats, labels: Ints) -> Points:
-    """(G, D) weighted means of the clusters; a cluster without weight has the plain mean."""
+    """(G, D) weighted means of the clusters; plain means for clusters without weight."""
     member = labels == np.arange(labels.max() + 1)[:, None]  # (G, N)
     weighted = member * weights
     share = np.where(weighted.any(axis=1, keepdims=True), weighted, member)
@@ -242,7 +242,7 @@ def _means(points: Points, weights: Floats, labels: Ints) -> Points:
 
 
 def _nearest(points: Points, centroids: Points) -> Ints:
-    """(N,) the nearest centroid of each point, numbered without gaps; empty clusters vanish."""
+    """(N,) the nearest centroid of each point, renumbered without empty clusters."""
     nearest = _on_host(_squared_distances(points, centroids).argmin(1))
     return np.unique(nearest, return_inverse=True)[1]
 

@@ -1,4 +1,4 @@
-"""Probabilistic MBR: a few of the scores, and the rest by completing a matrix of low rank.
+"""Probabilistic MBR: some scores are computed, the others estimated by low-rank matrix completion.
 
 Trabelsi et al. 2024, Efficient Minimum Bayes Risk Decoding using Low-Rank Matrix Completion
 Algorithms.
@@ -21,7 +21,7 @@ from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import Budget, MeanUtility, segment_rng
 
-_MAX_BLOCKS = 32  # of hypotheses
+_MAX_BLOCKS = 32  # blocks of hypotheses
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class LowRank(MeanUtility, Options):
     """some of the pairs, the others estimated by matrix completion
 
     Costs `budget` * n * m evaluations, and alternating least squares. Hypotheses are split into
-    random blocks, each with its own references, so that every call of the metric is a rectangle.
+    random blocks, each with its own references, so that the metric scores whole submatrices.
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
@@ -37,7 +37,7 @@ class LowRank(MeanUtility, Options):
         factors: rank of the completed matrix.
         ridge: strength of regularization.
         iterations: number of iterations of alternating least squares.
-        seed: seed of the choice of pairs and of the first factors.
+        seed: seed of the choice of pairs and of the initial factors.
 
     >>> import minrisk
     >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
@@ -73,7 +73,7 @@ class LowRank(MeanUtility, Options):
 
     def _utility(self, scores: Floats, mass: Floats, seen: Ints,
                  rng: np.random.Generator) -> Floats:
-        """(K, h) utilities from the known scores, and for the others from the factors."""
+        """(K, h) utilities from the known scores, and the products of factors for the others."""
         mean, scale = np.nanmean(scores), np.nanstd(scores) or 1.0
         residual = np.nan_to_num((scores - mean) / scale)
         hyps, refs = self._factors(residual, seen, mass.size, rng)
@@ -85,7 +85,8 @@ class LowRank(MeanUtility, Options):
 
     def _factors(self, residual: Floats, seen: Ints, count: int,
                  rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """(K, h, F) factors of the hypotheses and (R, F) of the references, by alternating fits."""
+        """(K, h, F) factors of hypotheses and (R, F) of references, by alternating least squares.
+        """
         refs: Floats = rng.standard_normal((count, self.factors))
         hyps = self._of_hyps(residual, refs[seen])
         for _ in range(self.iterations):
@@ -123,7 +124,7 @@ def _random_blocks(count: int, rng: np.random.Generator) -> Ints:
 
 def _random_references(blocks: int, count: int, size: int, rng: np.random.Generator) -> Ints:
     """(K, s) the references of each block; all are used before one is used again."""
-    subsets = count // size  # of one permutation
+    subsets = count // size  # per permutation
     rounds = [rng.permutation(count)[: subsets * size].reshape(subsets, size)
               for _ in range(-(-blocks // subsets))]
     return np.concatenate(rounds)[:blocks]

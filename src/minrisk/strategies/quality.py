@@ -1,7 +1,7 @@
-"""Strategies that judge each hypothesis by itself, alone or beside its expected utility.
+"""Strategies that use the quality of each hypothesis, alone or with its expected utility.
 
 Reranking by quality estimation, and MBR among the best by it (Fernandes et al. 2022; comet-mbr's
---rerank_top_k); MBR-BoN, best of n by a reward, kept near the other samples (Jinnai et al. 2025,
+--rerank_top_k); MBR-BoN, best of n by a reward, regularised by MBR (Jinnai et al. 2025,
 Regularized Best-of-N Sampling with Minimum Bayes Risk Objective for Language Model Alignment);
 universal self-consistency, where a language model names the best of all hypotheses (Chen et al.
 2023, Universal Self-Consistency for Large Language Model Generation).
@@ -31,7 +31,7 @@ class Rerank(Options):
     Costs one evaluation per hypothesis.
 
     Args:
-        metric: the metric that judges by the source alone, its name or class.
+        metric: the quality-estimation metric, its name or class.
 
     Raises:
         InputError: if the metric needs references.
@@ -55,12 +55,13 @@ class Rerank(Options):
 class QualityThenMBR(Options):
     """exact among the best `keep` hypotheses by quality estimation
 
-    If the references are the samples, only the best `keep` are references too, as in comet-mbr:
-    this costs k * k evaluations, and n quality estimates. Separate references are all used: k * m.
+    If the references are the samples, only the best `keep` are used as references, too, as in
+    comet-mbr: this costs k * k evaluations, and n quality estimates. Separate references are all
+    used, which costs k * m evaluations.
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
-        quality: the quality-estimation metric, which judges by the source alone.
+        quality: the quality-estimation metric, which needs only the source.
         keep: number of distinct hypotheses that reach the second stage; 20, or all if fewer.
         leave_self_out: skip the pair of a hypothesis with itself.
 
@@ -96,12 +97,12 @@ class QualityThenMBR(Options):
 class MBRBoN(Options):
     """reward + beta * MBR utility: best of n that stays near the others
 
-    The reward is a quality estimate by the source alone. Costs n quality estimates and n * m pairs.
-    With `beta` 0 it is `rerank`; with a large one, standard MBR.
+    The reward is a quality estimate from the source alone. Costs n quality estimates and n * m
+    pairs. With `beta` 0 it equals `rerank`; with a large one, standard MBR.
 
     Args:
         metric: the metric of the MBR utility, its name or class, or a function.
-        quality: the reward: a metric that judges by the source alone.
+        quality: the reward: a metric that needs only the source.
         beta: factor of the MBR utility; it depends on the scales of the two metrics.
         leave_self_out: skip the pair of a hypothesis with itself.
 
@@ -131,7 +132,7 @@ class MBRBoN(Options):
         ]
 
     def reference_scores(self, pool: Pool[Any], columns: Ints) -> Floats:
-        """(H, columns) of which the utilities are the means: the reward is in each of them."""
+        """(H, columns) scores plus the reward, so that the means are the utilities."""
         [judged] = bind(self.quality, [pool.segment])
         scores: Floats = judged.quality()[:, None] + self.beta * pool.scores(columns)
         return scores
@@ -145,11 +146,11 @@ class UniversalSelfConsistency(Options):
     texts are shown once, with the number of equal samples.
 
     Args:
-        metric: the metric that chooses, such as `judge`, its name or class.
+        metric: the metric that chooses, such as `judge`; or its name or class.
 
     Raises:
-        InputError: if the metric cannot choose among all; when it is used, if the answer names no
-            hypothesis, or if the prompt is too long.
+        InputError: if the metric cannot choose among all hypotheses; when it is used, if the answer
+            names no hypothesis, or if the prompt is too long.
 
     >>> import minrisk
     >>> judge = minrisk.Judge("llama-3", endpoint="http://localhost:8000/v1")

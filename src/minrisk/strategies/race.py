@@ -1,11 +1,11 @@
-"""Races of hypotheses, which meet more and more references while the worst are dropped.
+"""Races: hypotheses are scored against more and more references while the worst are dropped.
 
 Confidence-based pruning (Cheng & Vlachos 2023, Faster Minimum Bayes Risk Decoding with
 Confidence-based Pruning); correlated sequential halving (Jinnai & Ariu 2024, Hyperparameter-Free
 Approach for Faster Minimum Bayes Risk Decoding; the halving is that of Baharav & Tse 2019); and
-control variates, which are our own: the mean score over all references is that of a surrogate,
-which is known exactly, plus the mean of the residual, whose variance is lower, so that a few
-references suffice.
+control variates (ours): the mean score over all references is the mean of a surrogate, which is
+known exactly, plus the mean of the residual, whose variance is lower, so that a few references
+suffice.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from minrisk._core.strategy import Budget, MeanUtility, resampled, segment_rng, 
 class Race:
     """The state of a race: the remaining hypotheses and their scores against the same references.
 
-    Equal hypotheses are scored as one.
+    Equal hypotheses are scored once.
     """
 
     def __init__(self, pool: Pool[Any], references: Ints) -> None:
         self._pool, self._place = pool.distinct_hypotheses()
-        self._references = references  # (R,) in the order in which they are used
+        self._references = references  # (R,) columns, in the order of use
         _, first, text = np.unique(pool.ref_rows[references], return_index=True,
                                    return_inverse=True)
         self._first = first[text]  # (R,) the first position of the same text
         self._left = np.arange(len(self._pool.hyp_rows))
-        self._dropped: list[Ints] = []  # best first, those dropped last before the others
+        self._dropped: list[Ints] = []  # most recently dropped first, each array best first
         self.scores: Floats = np.empty((self._left.size, 0))  # (left, met)
 
     @property
@@ -64,7 +64,7 @@ class Race:
         return self.scores @ self.weights
 
     def meet(self, until: int) -> None:
-        """Score the remaining hypotheses against the references up to this number."""
+        """Score the remaining hypotheses against the first `until` references."""
         known = np.empty((self.left, until))
         known[:, : self.met] = self.scores
         first = self._first[self.met : until]
@@ -75,7 +75,7 @@ class Race:
         self.scores = known
 
     def keep(self, rows: Ints) -> None:
-        """Drop the other hypotheses; rows are those of the remaining ones."""
+        """Drop all but these rows of the remaining hypotheses."""
         order = Ranking.of(self.utility).order
         self._dropped.insert(0, self._left[order[~np.isin(order, rows)]])
         self._left, self.scores = self._left[rows], self.scores[rows]
@@ -84,15 +84,16 @@ class Race:
         self.keep(Ranking.of(self.utility).order[:count])
 
     def halve(self, budget: int) -> None:
-        """Sequential halving: drop the worse half until one is left, with equal pairs per step.
+        """Sequential halving: drop the worse half until one is left, with equally many pairs per
+        step.
 
-        Every step adds at least one reference; if the budget allows it, all are used.
+        Every step adds at least one reference; all are used as soon as the budget allows it.
         """
         count = self._references.size
         for steps in range(steps_of(self.left), 0, -1):
             until = min(count, self.met + max(1, budget // (steps * self.left)))
             if budget >= self.left * (count - self.met):
-                until = count  # nothing better to spend the rest on
+                until = count  # the rest of the budget suffices for exact utilities
             budget -= self.left * (until - self.met)
             self.meet(until)
             if until == count:
@@ -100,7 +101,7 @@ class Race:
             self.keep_best(math.ceil(self.left / 2))
 
     def ranking(self) -> Ranking:
-        """The ranking by the step in which a hypothesis was dropped, the remaining ones first.
+        """The remaining hypotheses, then the dropped ones, the most recently dropped first.
 
         Only the remaining hypotheses have utilities.
         """
@@ -124,17 +125,17 @@ def steps_of(count: int) -> int:
 class Prune(MeanUtility, Options):
     """drops hypotheses that rarely win as references double
 
-    Costs n * start evaluations, then twice the references at each step for the remaining
-    hypotheses; the total depends on the samples. The resamples are those of the Bayesian
-    bootstrap. `alpha` is no bound for a run: every step may lose the best hypothesis, most of all
-    the first ones, whose references are few (docs/guides/strategies.md has measured shares).
+    Costs n * start evaluations; each further step doubles the references of the remaining
+    hypotheses, so the total depends on the samples. Resampling is the Bayesian bootstrap. `alpha`
+    does not bound the error of a whole run: every step may drop the best hypothesis, most likely
+    the first steps, with few references (docs/guides/strategies.md has measured rates).
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
-        alpha: a hypothesis is dropped where more than this share of resamples have it behind the
-            leader; 1 drops none.
+        alpha: a hypothesis is dropped if it is behind the leader in more than this share of the
+            resamples; 1 drops none.
         start: number of references of the first step.
-        most: number of references of the last step; all unless given.
+        most: number of references of the last step [default: all].
         resamples: number of resamples of the references.
         seed: seed of the random choices.
 
@@ -188,7 +189,7 @@ class Prune(MeanUtility, Options):
         return [*sizes, last]
 
     def _contenders(self, race: Race, rng: np.random.Generator) -> Ints:
-        """Hypotheses that are as good as the best in enough resamples of the references."""
+        """Hypotheses that are at least as good as the leader in enough resamples."""
         mass = resampled(race.weights, self.resamples, rng)
         utilities = race.scores.astype(mass.dtype) @ mass.T  # (left, resamples)
         wins = np.mean(utilities >= utilities[np.argmax(race.utility)], axis=1)
@@ -200,8 +201,8 @@ class Adaptive(MeanUtility, Options):
     """keeps the better half at each step, with more references each time
 
     All hypotheses of a step are scored against the same references (hence "correlated") and keep
-    the scores of earlier steps. Costs `budget` * n * m evaluations, or fewer if texts are equal;
-    but every step adds at least one reference, and costs about 2 * n in all if `budget` is less.
+    the scores of earlier steps. Costs `budget` * n * m evaluations, or fewer if texts are equal,
+    but at least about 2 * n, because every step adds at least one reference.
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
@@ -232,7 +233,7 @@ class Adaptive(MeanUtility, Options):
         return race.ranking()
 
 
-# per step: with fewer, their sampling noise exceeds the error of the surrogate
+# references per step; with fewer, sampling noise exceeds the error of the surrogate
 _MIN_REFERENCES = 8
 
 
@@ -284,7 +285,7 @@ class ControlVariate(MeanUtility, Options):
 
 
 class CorrectedRace(Race):
-    """A race by the mean of the surrogate plus the mean error of it on the references used.
+    """A race by the mean of the surrogate plus its mean error on the references used so far.
 
     While no hypothesis has been dropped and all weights are equal, this estimate is unbiased: its
     expectation over all choices of references is the exact utility.
@@ -304,7 +305,7 @@ class CorrectedRace(Race):
 
 
 def _affordable(count: int, references: int, budget: int) -> int:
-    """The number of hypotheses for which every halving step can have enough references."""
+    """The number of hypotheses for which the budget allows enough references in every step."""
     while count > 1 and budget < count * min(_MIN_REFERENCES * steps_of(count), references):
         count = math.ceil(count / 2)
     return count

@@ -1,4 +1,4 @@
-"""Strategies for sets of hypotheses: different good ones first, or the best of the largest cluster.
+"""Strategies for sets of hypotheses: a diverse set first, or the best of the largest cluster.
 
 DMBR and KMBR of Jinnai et al. 2024a, Generating Diverse and High-Quality Texts by Minimum Bayes
 Risk Decoding; structure-conditional MBR (Eikema et al. 2025).
@@ -36,7 +36,7 @@ class Diverse(MeanUtility, Options):
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
-        size: size of the set, if there are as many different texts.
+        size: size of the set; smaller if there are fewer distinct texts.
         diversity: weight of the similarity within the set.
 
     >>> import minrisk
@@ -69,17 +69,17 @@ class Diverse(MeanUtility, Options):
         while len(chosen) < min(self.size, gain.size):
             chosen.append(Ranking.of(gain).best)
             gain -= self.diversity / self.size * _similarity(among, chosen[-1])
-            gain[chosen] = np.nan  # which ranks last
+            gain[chosen] = np.nan  # NaN ranks last
         return chosen
 
 
 def distinct_rows(pool: Pool[Any]) -> Ints:
-    """The rows of the distinct hypotheses: the first one of each text."""
+    """The first row of each distinct hypothesis."""
     return np.sort(np.unique(pool.hyp_rows, return_index=True)[1])
 
 
 def _similarity(among: Pool[Any], row: int) -> Floats:
-    """(H,) scores of all hypotheses against one, plus those of that one against all."""
+    """(H,) scores of all hypotheses against this one, plus its scores against all."""
     one = np.array([row])
     both: Floats = among.scores(one)[:, 0] + among.keep(one).scores()[0]
     return both
@@ -89,13 +89,13 @@ def _similarity(among: Pool[Any], row: int) -> Floats:
 class Medoids(MeanUtility, Options):
     """exact, with a set of k medoids of the references first (KMBR)
 
-    The set maximises the mean, over references, of the best score of a member: it is chosen
+    The set maximises the mean, over references, of the best score of a member. It is built
     greedily, then improved by exchanges. Costs n * m evaluations.
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
-        size: size of the set, if there are as many different texts.
-        exchanges: largest number of rounds of exchanges.
+        size: size of the set; smaller if there are fewer distinct texts.
+        exchanges: maximum number of rounds of exchanges.
 
     >>> import minrisk
     >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
@@ -142,10 +142,10 @@ class Medoids(MeanUtility, Options):
 
 
 def _best_with(scores: Floats, mass: Floats, others: list[int]) -> tuple[int, float]:
-    """The hypothesis that improves the set of the others most, and the value of the set with it."""
+    """The hypothesis that improves the set `others` most, and the value of the resulting set."""
     near = scores[others].max(axis=0, initial=-np.inf)  # (R,)
     value = np.maximum(scores, near) @ mass
-    value[others] = np.nan  # which ranks last
+    value[others] = np.nan  # NaN ranks last
     best = Ranking.of(value).best
     return best, float(value[best])
 
@@ -158,16 +158,16 @@ def _value(scores: Floats, mass: Floats, chosen: list[int]) -> float:
 class Cluster(Options):
     """exact inside the heaviest cluster of similar hypotheses
 
-    A second metric clusters the hypotheses, as `Uncertain` does: by their answers, or else each
-    joins the first cluster with whose centre it agrees, or begins one. If the references are the
-    samples, only those of the cluster are references: a choice by majority among structures or
-    meanings, and then by utility. All separate references are used.
+    A second metric clusters the hypotheses, as in `Uncertain`: by their answers, or else each
+    hypothesis joins the first cluster whose centre it agrees with, or starts a new one. If the
+    references are the samples, only those in the cluster are used: a majority vote over structures
+    or meanings, then MBR. Separate references are all used.
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
-        similarity: the metric that clusters them: an embedding of meanings or structures; answers
-            (`exact-match`, `json-match`) or `outcomes`, for a vote whose winner is chosen by MBR;
-            hypotheses without an answer do not vote.
+        similarity: the metric that clusters them: an embedding of meanings or structures; or
+            answers (`exact-match`, `json-match`) or `outcomes`, for a majority vote within whose
+            winner MBR chooses; hypotheses without an answer do not vote.
         threshold: the minimum agreement of a hypothesis with the centre of its cluster: its score,
             as a share of the centre's score against itself.
 
@@ -198,10 +198,10 @@ class Cluster(Options):
         return [r.refine(k, f) for r, k, f in zip(first, kept, second, strict=True)]
 
     def _heaviest(self, ranking: Ranking, pool: Pool[Any]) -> Ints:
-        """The rows of the hypotheses in the heaviest cluster; of equal ones, in the best.
+        """The rows of the hypotheses in the heaviest cluster; ties go to the better one.
 
-        Hypotheses without an answer, where the similarity is a vote, are in none; if all are, all
-        are kept.
+        If the similarity is a vote, hypotheses without an answer are in no cluster; if none has an
+        answer, all are kept.
         """
         found = clusters(ranking, pool, self.threshold, not pool.metric.ignores_references)
         _, inverse = pool.distinct_hypotheses()

@@ -1,8 +1,8 @@
-"""How far samples disagree: entropy over clusters of texts that agree by the metric.
+"""Disagreement of samples: the entropy over clusters of texts that agree by the metric.
 
-Semantic entropy (Kuhn et al. 2023) with the utility in the place of an entailment model: two texts
-agree if one is nearly as good a reference for the other as it is for itself; of a vote, if they
-have the same answer.
+Semantic entropy (Kuhn et al. 2023) with the utility instead of an entailment model: two texts agree
+if one is nearly as good a reference for the other as it is for itself; in a vote, if they have the
+same answer.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from minrisk._core.segment import Ranking, Segment, Uncertainty
 from minrisk._core.strategy import Strategy, compares_texts, segment_rng, stage_option
 from minrisk.strategies._wrapper import MeasuringStrategy
 
-THRESHOLD = 0.6  # which tells most of chrF against human references: experiments/uncertainty
-_BLOCK = 64  # hypotheses that others are compared with together
-_BEST = 4  # of these, where a model is spared comparisons: the best, before a block of the others
-_REFERENCES = 64  # for the mean utility, where the strategy left utilities out
+THRESHOLD = 0.6  # best predictor of chrF against human references: experiments/uncertainty
+_BLOCK = 64  # candidate centres that are compared at once
+_BEST = 4  # best hypotheses that are candidates, before one block of others, if a model compares
+_REFERENCES = 64  # references that estimate the mean utility if the strategy left out utilities
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Clusters:
     ([0.5], 1.04)
     """
 
-    rows: Ints  # (D,) the distinct hypotheses, by rank: their first places among all
-    weights: Floats  # (D,) the share of the samples that each stands for
-    labels: Ints  # (D,) -1 without an answer, which is in no cluster
-    alone: Floats  # the share of each sample that is in no cluster
+    rows: Ints  # (D,) first row of each distinct hypothesis, by rank
+    weights: Floats  # (D,) share of the samples that each stands for
+    labels: Ints  # (D,) cluster; -1 for no cluster, because there is no answer
+    alone: Floats  # share of each sample that is in no cluster
 
     @property
     def mass(self) -> Floats:
@@ -52,7 +52,7 @@ class Clusters:
 
     @property
     def entropy(self) -> float:
-        """Over the clusters, and each sample that is in none."""
+        """The entropy in nats, with each sample that is in no cluster as one of its own."""
         mass = np.concatenate([self.mass, self.alone])
         mass = mass[mass > 0]
         return max(0.0, float(-(mass * np.log(mass)).sum()))
@@ -60,22 +60,23 @@ class Clusters:
 
 @dataclass(frozen=True)
 class Uncertain(MeasuringStrategy):
-    """A strategy whose rankings say how far the samples disagree.
+    """A strategy whose rankings include the disagreement of the samples.
 
-    Of a vote, the samples with the same answer are a cluster; one without an answer is in none. By
-    other metrics each hypothesis, from the best to the worst, joins the first cluster with whose
-    centre it agrees, or begins one; this costs n * n evaluations more. Of metrics that load a model
-    only 68 hypotheses are compared with all others, the best and some further ones: of more
-    distinct ones, what agrees with none of these stands alone, so that entropy and clusters are
-    upper bounds. A metric whose scores do not depend on references compares no texts: all distinct
-    ones stand alone.
+    In a vote, samples with the same answer form a cluster; those without an answer are in none.
+    With other metrics each hypothesis, from the best to the worst, joins the first cluster whose
+    centre it agrees with, or starts a new one; this costs n * n further evaluations. With metrics
+    that load a model, only 68 hypotheses, the best and some others, are candidates for centres. If
+    there are more, a hypothesis that agrees with none of these is a cluster of its own, so that
+    entropy and number of clusters are upper bounds. With a metric that ignores references, each
+    distinct text is a cluster of its own.
 
     Args:
         strategy: the strategy that ranks.
         threshold: the minimum agreement of a hypothesis with the centre of its cluster: its score,
-            as a share of the centre's score against itself. Cosines first become what is linear in
-            the difference: 1 - sine of the angle.
-        seed: seed of the references for the mean utility, where the strategy leaves some out.
+            as a share of the centre's score against itself. Cosines are first converted to 1 - sine
+            of the angle, which is linear in the difference.
+        seed: seed of the references that estimate the mean utility, if the strategy leaves some
+            out.
 
     >>> import minrisk
     >>> samples = ["a cat sat", "a cat sat.", "no idea", "a cat sat"]
@@ -97,7 +98,7 @@ class Uncertain(MeasuringStrategy):
 
 
 def uncertainty(ranking: Ranking, pool: Pool[Any], found: Clusters, seed: int = 0) -> Uncertainty:
-    """Of a segment whose hypotheses are in these clusters."""
+    """The uncertainty of a segment with these clusters."""
     utility = float(found.weights @ _utilities(ranking, pool, seed)[found.rows])
     return Uncertainty(found.entropy, float(found.mass.max(initial=0)), utility, found.mass.size,
                        float(found.alone.sum()))
@@ -105,12 +106,12 @@ def uncertainty(ranking: Ranking, pool: Pool[Any], found: Clusters, seed: int = 
 
 def clusters(ranking: Ranking, pool: Pool[Any], threshold: float = THRESHOLD,
              compares: bool = True) -> Clusters:
-    """The semantic clusters of a segment; without comparisons, each hypothesis by itself.
+    """The semantic clusters of a segment; without `compares`, each hypothesis is its own.
 
-    References that are samples, but none of the hypotheses, are in no cluster.
+    Sampled references that are not among the hypotheses are in no cluster.
     """
     distinct, inverse = pool.distinct_hypotheses()
-    order = inverse[ranking.order]  # distinct hypotheses by rank, with repetitions
+    order = inverse[ranking.order]  # rows of distinct hypotheses by rank, with repetitions
     order = order[np.sort(np.unique(order, return_index=True)[1])]
     classes = distinct.choices()  # negative without an answer
     if not pool.metric.is_vote:
@@ -121,13 +122,13 @@ def clusters(ranking: Ranking, pool: Pool[Any], threshold: float = THRESHOLD,
             classes[answered] = _centres(as_references(distinct), answered, threshold)[answered]
     labels = _numbered(classes, order)
     rows = np.zeros(order.size, np.intp)
-    rows[inverse[::-1]] = np.arange(inverse.size)[::-1]  # the first of equal ones is written last
+    rows[inverse[::-1]] = np.arange(inverse.size)[::-1]  # reversed, so that the first copy remains
     return Clusters(rows[order], _weights(pool, distinct, inverse)[order], labels[order],
                     _alone(pool, (labels >= 0)[inverse]))
 
 
 def as_references(distinct: Pool[Any]) -> Pool[Any]:
-    """The hypotheses as each other's references."""
+    """The pool with the hypotheses as references."""
     if distinct.segment.self_columns is not None:
         return distinct
     given = distinct.segment
@@ -139,7 +140,7 @@ def as_references(distinct: Pool[Any]) -> Pool[Any]:
 
 
 def _weights(pool: Pool[Any], distinct: Pool[Any], inverse: Ints) -> Floats:
-    """(D,) of each distinct hypothesis, as a reference or else as samples."""
+    """(D,) weight of each distinct hypothesis, as a reference or else by its count."""
     if pool.segment.self_columns is not None:
         per_text = sums(pool.ref_rows, pool.segment.weights, len(pool.texts))
         return per_text[distinct.hyp_rows]
@@ -157,14 +158,14 @@ def _alone(pool: Pool[Any], is_clustered: npt.NDArray[np.bool_]) -> Floats:
 
 
 def _centres(pool: Pool[Any], order: Ints, threshold: float) -> Ints:
-    """(D,) the centre of the cluster of each of these; what agrees with none stands alone."""
+    """(D,) the centre of each hypothesis's cluster; itself if it agrees with no other centre."""
     own = pool.segment.self_columns
     assert own is not None
     centre = np.full(own.size, -1)
     for candidates in _candidates(centre, order, is_cheap=not pool.metric.loads_model):
         scores = pool.scores(own[candidates])
         whole = scores[candidates, np.arange(candidates.size)]
-        # not "below", so that what cannot be told apart agrees
+        # `not <`, because NaN means indistinguishable
         agrees = ~(pool.metric.agreement(scores, whole) < threshold)
         for column, row in enumerate(candidates.tolist()):
             if centre[row] < 0:
@@ -174,7 +175,8 @@ def _centres(pool: Pool[Any], order: Ints, threshold: float) -> Ints:
 
 
 def _candidates(centre: Ints, order: Ints, is_cheap: bool) -> Iterator[Ints]:
-    """Hypotheses without a centre, in blocks: all by rank, or the best and some of the others."""
+    """Candidate centres in blocks: all hypotheses without a centre by rank, or the best and some.
+    """
     if not is_cheap:
         yield order[:_BEST]
         waiting = order[centre[order] < 0]
@@ -186,7 +188,7 @@ def _candidates(centre: Ints, order: Ints, is_cheap: bool) -> Iterator[Ints]:
 
 
 def _numbered(classes: Ints, order: Ints) -> Ints:
-    """(D,) clusters by number, in the order in which they first appear; -1 is none."""
+    """(D,) cluster numbers in order of first appearance; -1 for no cluster."""
     known = order[classes[order] >= 0]
     _, first, label = np.unique(classes[known], return_index=True, return_inverse=True)
     rank = np.empty_like(first)
@@ -197,7 +199,7 @@ def _numbered(classes: Ints, order: Ints) -> Ints:
 
 
 def _utilities(ranking: Ranking, pool: Pool[Any], seed: int) -> Floats:
-    """(H,) the ranking's, or estimates by a few references where a stage left some out."""
+    """(H,) the ranking's utilities, or estimates from a few references if a stage left some out."""
     if np.isfinite(ranking.utility).all():
         return ranking.utility
     weights = pool.segment.weights
