@@ -1,6 +1,6 @@
-"""Support for torch and transformers: devices, loading without foreign code, weights, batches.
+"""Support for torch and transformers: devices, safe loading, weights, tokenization, batches.
 
-Metrics and samplers that need torch import from here; the core never does. Whatever comes from a
-model's files is data: no code of theirs is run, nobody is asked anything on standard input, and
-nothing is printed to standard output.
+Metrics and samplers that need torch import from here; the core never does. A model's files are
+treated as data: none of their code is run, there are no prompts on standard input, and nothing is
+printed to standard output.
 """

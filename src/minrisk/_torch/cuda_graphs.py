@@ -1,4 +1,4 @@
-"""Functions as CUDA graphs: recorded once for a few sizes, replayed at the cost of one launch."""
+"""CUDA graphs: functions are captured for a few sizes and replayed at the cost of one launch."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from torch import Tensor
 K = TypeVar("K")
 T = TypeVar("T")
 
-_WARM_UP_RUNS = 1  # before a recording, in which libraries choose their kernels
-_recording = Lock()  # before one, torch waits for the device, which another one does not survive
+_WARM_UP_RUNS = 1  # runs before a capture, in which libraries choose their kernels
+# one capture at a time: starting one synchronises the device, which aborts any other
+_recording = Lock()
 
 
 @dataclass(frozen=True)
 class Recording(Generic[T]):
-    """A CUDA graph with its inputs, and its outputs, which the next replay overwrites."""
+    """A captured CUDA graph with its input and output tensors; each replay overwrites them."""
 
     graph: torch.cuda.CUDAGraph
     inputs: Tensor
@@ -28,21 +29,21 @@ class Recording(Generic[T]):
 
 
 class CudaGraphs(Generic[K, T]):
-    """Recorded functions of a tensor of integers, by a key that says all that is fixed in them.
+    """A cache of captured functions of an integer tensor; keys hold everything that is constant.
 
-    They share their memory: outputs are to be used before this or another recording runs again.
+    Graphs share a memory pool: use outputs before any of them is replayed.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._seen: set[K] = set()
-        # by the keys that they were recorded with, which hold tensors that the graphs read
+        # keys stay alive, because they hold tensors that the graphs read
         self._recorded: OrderedDict[K, Recording[T]] = OrderedDict()
         self._pool: Any = torch.cuda.graph_pool_handle()
 
     def run(self, key: K, inputs: list[Tensor], function: Callable[[Tensor], T]) -> T:
-        """The outputs of the function of the inputs, one after the other, which is recorded when
-        a key comes for the second time.
+        """The function's outputs for the concatenated inputs; captured when a key occurs for the
+        second time.
         """
         recorded = self._recorded.get(key)
         if recorded is not None:
@@ -53,7 +54,7 @@ class CudaGraphs(Generic[K, T]):
             return function(torch.cat(inputs))
         else:
             if len(self._recorded) >= self._limit:
-                self._recorded.popitem(last=False)  # used least recently
+                self._recorded.popitem(last=False)  # the least recently used
             with _recording:
                 recorded = record(function, torch.cat(inputs), self._pool)
             self._recorded[key] = recorded
@@ -70,12 +71,12 @@ def record(function: Callable[[Tensor], T], inputs: Tensor, pool: Any) -> Record
             function(inputs)
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    # other threads may use the device meanwhile
+    # thread_local, because other threads may use the device during the capture
     with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
         outputs = function(inputs)
     return Recording(graph, inputs, outputs)
 
 
 def next_power_of_two(number: int, least: int = 1) -> int:
-    """The smallest power of two that is at least the number and `least`, so that sizes are few."""
+    """The smallest power of two that is at least the number and `least`; keeps sizes few."""
     return max(least, 1 << (number - 1).bit_length())

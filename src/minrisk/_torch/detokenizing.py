@@ -1,4 +1,4 @@
-"""Tokens to texts: what a tokenizer's own `decode` gives, for many sequences at once."""
+"""Detokenization of many sequences at once, with the same results as the tokenizer's `decode`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 
 from minrisk._torch.tokens import TokenIds
 
-_CHECKED = 16  # sequences that both ways must agree on before the fast one is used
-_UNDERLINE = "\N{LOWER ONE EIGHTH BLOCK}"  # a space, in SentencePiece's pieces
+_CHECKED = 16  # sequences that the fast path must decode correctly before it is used
+_UNDERLINE = "\N{LOWER ONE EIGHTH BLOCK}"  # marks a space in SentencePiece's pieces
 
 DecodeTokens = Callable[[Sequence[TokenIds]], list[str]]
 
 
 class Detokenizer:
-    """Decodes with the threads of SentencePiece or of the `tokenizers` library where it can."""
+    """Decodes in parallel, with SentencePiece or the `tokenizers` library, where possible."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -44,7 +44,7 @@ class Detokenizer:
 
 
 def _fast_decoder(tokenizer: Any) -> DecodeTokens | None:
-    """A decoder of whole batches for the tokenizers that we know one for."""
+    """A decoder of whole batches for the tokenizers that we support."""
     if type(tokenizer).__name__ == "MarianTokenizer" and hasattr(tokenizer, "spm_target"):
         return _Marian(tokenizer)
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
@@ -55,7 +55,7 @@ def _fast_decoder(tokenizer: Any) -> DecodeTokens | None:
 
 
 class _Marian:
-    """Pieces by their numbers, joined by SentencePiece in threads of its own."""
+    """Looks up pieces by id, and lets SentencePiece join them in its threads."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -70,7 +70,7 @@ class _Marian:
         pieces_before = np.append(0, is_kept.cumsum())
         ends = pieces_before[np.cumsum([0, *map(len, sequences)])].tolist()
         lines = [pieces[start:end] for start, end in pairwise(ends)]
-        # the first one must not be empty, or SentencePiece expects numbers
+        # if the first item is empty, SentencePiece expects ids instead of pieces
         texts = self._tokenizer.spm_target.decode([[_UNDERLINE], *lines],
                                                   num_threads=os.cpu_count() or 1)[1:]
         found = [text.replace(_UNDERLINE, " ").strip() for text in texts]

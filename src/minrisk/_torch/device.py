@@ -19,12 +19,12 @@ T = TypeVar("T")
 _launching = RLock()
 
 _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16,
-           "fp16": torch.float16, "int8": torch.float32}  # int8 is for some layers only
-_TOKENS_PER_BATCH = {True: 32768, False: 4096}  # tokens in a batch, with and without CUDA
+           "fp16": torch.float16, "int8": torch.float32}  # int8 applies to some layers only
+_TOKENS_PER_BATCH = {True: 32768, False: 4096}  # with and without CUDA
 
 
 def choose_device(name: str, mps: bool = True) -> torch.device:
-    """The device of this name; "auto" is CUDA, else Apple's GPU if `mps` allows, else the CPU."""
+    """The device of this name; "auto" is CUDA, else Apple's GPU if `mps` is True, else the CPU."""
     if name != "auto":
         return _checked_device(name)
     if torch.cuda.is_available():
@@ -35,14 +35,14 @@ def choose_device(name: str, mps: bool = True) -> torch.device:
 def _checked_device(name: str) -> torch.device:
     try:
         return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:  # unknown to torch, or not in this machine
+    except (RuntimeError, AssertionError) as error:  # unknown to torch, or not on this machine
         raise InputError(f"device {name!r} cannot be used: {str(error).splitlines()[0]}; "
                          "wanted auto, or a device that this machine has") from None
 
 
 def choose_dtype(name: str, device: torch.device,
                  on_cuda: torch.dtype = torch.bfloat16) -> torch.dtype:
-    """The number format of this name; "auto" is `on_cuda` there and fp32 elsewhere."""
+    """The number format of this name; "auto" is `on_cuda` on CUDA and fp32 elsewhere."""
     if name != "auto":
         return _DTYPES[name]
     return on_cuda if device.type == "cuda" else torch.float32
@@ -61,7 +61,7 @@ def triton_not_supported_reasons(device: torch.device) -> list[str]:
 
 
 def current_device(device: torch.device) -> AbstractContextManager[None]:
-    """Makes a GPU the one that kernels and graphs of ours are launched on."""
+    """Makes this the current CUDA device, on which Triton kernels and graphs are launched."""
     if device.type != "cuda":
         return nullcontext()
     chosen: AbstractContextManager[None] = torch.cuda.device(device)
@@ -69,17 +69,17 @@ def current_device(device: torch.device) -> AbstractContextManager[None]:
 
 
 def upload(array: npt.NDArray[Any], device: torch.device) -> Tensor:
-    """The array as a tensor on the device, copied asynchronously; on the CPU without a copy."""
+    """The array as a tensor on the device: copied asynchronously, or on the CPU not at all."""
     tensor: Tensor = torch.from_numpy(np.ascontiguousarray(array))
     if device.type == "cuda":
-        tensor = tensor.pin_memory()  # which torch reuses only after the copy
+        tensor = tensor.pin_memory()  # torch does not reuse pinned memory before the copy is done
     return tensor.to(device, non_blocking=True)
 
 
 def use_own_stream(device: torch.device) -> None:
-    """Gives this thread a CUDA stream of its own, once models are loaded by the default one.
+    """Gives this thread a CUDA stream of its own, after models were loaded on the default stream.
 
-    Its kernels go before those of CUDA graphs: a segment's scores do not wait for another batch.
+    The stream has a higher priority than CUDA graphs, so that scores do not wait for another batch.
     """
     torch.cuda.default_stream(device).synchronize()
     stream: Any = torch.cuda.Stream(  # type: ignore[no-untyped-call,unused-ignore]
@@ -104,8 +104,8 @@ class Runtime:
                              "another one")
 
     def checked(self, compute: Callable[[], T], is_valid: Callable[[T], bool]) -> T:
-        """The result of a computation; if fp16, which "auto" chose, is too small for its numbers,
-        it is computed again in bf16, and so is everything after it.
+        """The result of a computation; if it overflows in fp16 that "auto" chose, it is repeated
+        in bf16, which is used from then on.
         """
         before = self.dtype
         found = compute()
@@ -115,17 +115,17 @@ class Runtime:
         return compute()
 
     def _fall_back(self) -> None:
-        if self.dtype == torch.float16:  # and no other thread was first
+        if self.dtype == torch.float16:  # another thread may already have switched
             self.dtype = torch.bfloat16
             warn("the model has numbers that are too large for fp16, and computes in "
                  "bf16 from here on, which is less precise; the option dtype chooses")
 
     @contextmanager
     def precision(self) -> Iterator[None]:
-        """Sets the precision of float32 matrix products, and restores the caller's afterwards.
+        """Sets the precision of float32 matrix products, and restores the caller's on exit.
 
-        One thread at a time: all of them share the precision, and threads that launch kernels in
-        turns take longer than one after the other.
+        One thread at a time, because the setting is global; besides, interleaved kernel launches
+        from several threads are slower than sequential ones.
         """
         with _launching, current_device(self.device):
             before = torch.get_float32_matmul_precision()
@@ -137,7 +137,7 @@ class Runtime:
 
     @contextmanager
     def inference(self) -> Iterator[None]:
-        """`precision` around batches of a model; running out of memory becomes an input error."""
+        """`precision` around batches of a model; out-of-memory errors become an InputError."""
         try:
             with self.precision():
                 yield
@@ -147,7 +147,7 @@ class Runtime:
 
 
 class InDtype(Generic[T]):
-    """A model in the number format of its runtime; if that changes, it is loaded again."""
+    """A model in the number format of its runtime; reloaded if that changes."""
 
     def __init__(self, runtime: Runtime, load: Callable[[], T]) -> None:
         self._runtime = runtime
@@ -161,6 +161,6 @@ class InDtype(Generic[T]):
                 dtype = self._runtime.dtype
                 self._loaded, self._dtype = self._load(), dtype
                 if self._runtime.device.type == "cuda":
-                    # other streams use it, too
+                    # because other streams will use the model, too
                     torch.cuda.current_stream(self._runtime.device).synchronize()
             return self._loaded

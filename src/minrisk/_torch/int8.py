@@ -1,7 +1,7 @@
 """Linear layers with int8 weights and activations, by oneDNN's kernels for CPUs with VNNI.
 
-Each output has a scale for its weights, and each token one for its activations, so that a text's
-numbers do not depend on the batch that it is in.
+Weights are scaled per output channel and activations per token, so that the results for a text do
+not depend on its batch.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 _LARGEST = 127
-_ZERO = 128  # as an unsigned number, which the kernels take for activations
-_WITHOUT_VNNI = ("SSE41", "AVX", "AVX2", "AVX512_CORE")  # whose sums of products overflow
-_SMALLEST = 1e-12  # so that zeros can be scaled, too
+_ZERO = 128  # zero point: the kernels take unsigned activations
+_WITHOUT_VNNI = ("SSE41", "AVX", "AVX2", "AVX512_CORE")  # their 16-bit sums of products overflow
+_SMALLEST = 1e-12  # prevents division by zero
 
 
 def int8_not_supported_reasons(device: torch.device) -> list[str]:
-    """Reasons why such layers cannot run on a device; none if they can."""
+    """Reasons why int8 layers cannot run on a device; none if they can."""
     reasons = []
     if device.type != "cpu":
         reasons.append(f"the device is {device}, not cpu")
@@ -30,7 +30,7 @@ def int8_not_supported_reasons(device: torch.device) -> list[str]:
 
 
 def _has_vnni() -> bool:
-    found = getattr(torch.cpu, "get_capabilities", None)  # of newer versions
+    found = getattr(torch.cpu, "get_capabilities", None)  # only newer versions of torch have it
     if found is not None:
         return bool(found().get("avx512_vnni"))
     older = getattr(torch.cpu, "_is_vnni_supported", None)
@@ -38,7 +38,7 @@ def _has_vnni() -> bool:
 
 
 def _missing_kernels() -> list[str]:
-    """The kernels are tried, for they belong to torch's own quantization and may change with it."""
+    """Tries the kernels, because they are internal to torch's quantization and may change."""
     scales, zeros = torch.ones(2), torch.zeros(2, dtype=torch.int32)
     try:
         weight = _prepack(torch.zeros(2, 4, dtype=torch.int8))
@@ -54,7 +54,8 @@ def _prepack(weight: Tensor) -> Tensor:
 
 
 def _products(rows: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor) -> Tensor:
-    """(T, O) of unsigned numbers (T, D), in which `_ZERO` is 0 and `_LARGEST` above it 1."""
+    """(T, O) products of unsigned activations (T, D), with `_ZERO` for 0 and `_LARGEST` more for 1.
+    """
     found: Tensor = torch.ops.onednn.qlinear_pointwise(
         rows, 1 / _LARGEST, _ZERO, weight, scales, zeros, None, 1.0, 0, torch.float32, "none", [],
         "")
@@ -76,7 +77,7 @@ class Int8Linear(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         rows = inputs.reshape(-1, inputs.shape[-1])  # (T, D)
-        # not the maximum of absolute values, which takes another pass over them
+        # abs().amax() would take another pass
         largest = torch.maximum(rows.amax(1), -rows.amin(1)).clamp_(min=_SMALLEST)[:, None]
         rounded = (rows * (_LARGEST / largest)).add_(_ZERO + 0.5).to(torch.uint8)
         products = _products(rounded, self._weight, self._scales, self._zeros)

@@ -1,4 +1,4 @@
-"""Triton kernels that several models use; their sums are in float32, whatever the inputs are."""
+"""Triton kernels that several models use; they accumulate in float32 for any input type."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def add_norm(update: Tensor, residual: Tensor, norm: torch.nn.LayerNorm) -> Tensor:
-    """(T, D) layer norm of the sum of two, in one pass."""
+    """(T, D) layer norm of `update` + `residual`, in one pass."""
     count, width = residual.shape
     out = torch.empty_like(residual)
     _add_norm[(count,)](update, residual, norm.weight, norm.bias, out, width, norm.eps,

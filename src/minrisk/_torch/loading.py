@@ -1,8 +1,8 @@
-"""Models and their files, from a folder or the hub. The one place that calls `from_pretrained`.
+"""Loading of models, from a folder or the hub. The only module that calls `from_pretrained`.
 
-No code of a model is ever run: `trust_remote_code` is False for everything that transformers loads,
-so that it neither executes a folder's files nor asks whether it may. What only such code could
-load is refused in one line.
+Code that comes with a model is never run: `trust_remote_code` is False for everything that
+transformers loads, so that it neither executes such code nor asks for permission. Models that need
+it are rejected with an error of one line.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 _HINT = ("wanted a folder with a model's files, or its name on the hub (owner/name); for a gated "
          "model accept its terms there and run `hf auth login`")
-_REACH_SECONDS = 10.0  # within which the hub must answer a request
-_MAX_ERROR_CHARACTERS = 300  # characters of another package's error
+_REACH_SECONDS = 10.0  # timeout of a request to the hub
+_MAX_ERROR_CHARACTERS = 300  # characters shown of another package's error
 _MAX_LAYERS = 1000
-_MAX_DIMENSION = 10**8  # of one dimension, vocabularies included: beyond it a config is absurd
-# the first version that does not import classes which a model folder names
+_MAX_DIMENSION = 10**8  # larger dimensions (vocabularies included) are corrupt or malicious
+# the first version that does not import classes named in a model folder
 _MIN_SENTENCE_TRANSFORMERS = 6
 
 
@@ -56,7 +56,7 @@ def model_file(model: str, name: str) -> Path:
 
 
 def load_config(name: str, hint: str = _HINT) -> Any:
-    """A model's configuration, of a type that transformers knows and of a plausible size."""
+    """A model's configuration, of a type that transformers knows and with plausible sizes."""
     from transformers import AutoConfig
 
     config = _pretrained(AutoConfig, name, "configuration", hint)
@@ -66,20 +66,20 @@ def load_config(name: str, hint: str = _HINT) -> Any:
 
 
 def load_tokenizer(name: str, kind: Any = None, hint: str = _HINT, **settings: Any) -> Any:
-    """A tokenizer of a class of transformers; of the one that suits the model unless given."""
+    """A tokenizer of transformers [default: of the class that the model names]."""
     from transformers import AutoTokenizer
 
     with warnings.catch_warnings():
-        # for punctuation; it is part of the extra minrisk[hf]
+        # Moses normalises punctuation for Marian; the extra minrisk[hf] includes it
         warnings.filterwarnings("ignore", "Recommended: pip install sacremoses")
         return _pretrained(kind or AutoTokenizer, name, "tokenizer", hint, **settings)
 
 
 def load_model(kind: Any, name: str, config: Any, **settings: Any) -> Any:
-    """A model with all of its weights; transformers would initialise missing ones at random."""
+    """A model; missing weights are an error, where transformers would initialise them randomly."""
     _check_generation(name)
     if getattr(config, "attn_logit_softcapping", None):
-        # transformers before 5.20 chose SDPA, which has no soft-capping, without a word
+        # before 5.20, transformers silently chose SDPA, which ignores soft-capping
         settings["attn_implementation"] = "eager"
     model, found = _pretrained(kind, name, "model", _HINT, config=config,
                                output_loading_info=True, **settings)
@@ -91,7 +91,7 @@ def load_model(kind: Any, name: str, config: Any, **settings: Any) -> Any:
 
 
 def load_sentence_encoder(name: str, device: str | None) -> Any:
-    """A model of sentence-transformers, from a version that runs no code of a model's."""
+    """A model of sentence-transformers, in a version that does not run code of models."""
     import sentence_transformers
 
     if int(sentence_transformers.__version__.split(".")[0]) < _MIN_SENTENCE_TRANSFORMERS:
@@ -100,7 +100,7 @@ def load_sentence_encoder(name: str, device: str | None) -> Any:
             f"folders; wanted version {_MIN_SENTENCE_TRANSFORMERS} or later: "
             "pip install 'minrisk[sentence-transformers]'")
     _check_generation(name)
-    # instead of what the folder chooses, which may be a kernel of the hub
+    # overrides the model's choice, which may be a kernel from the hub
     chosen = {"attn_implementation": None}
     load = partial(sentence_transformers.SentenceTransformer, name, device=device,
                    trust_remote_code=False, model_kwargs=chosen, config_kwargs=chosen)
@@ -113,11 +113,11 @@ def _pretrained(kind: Any, name: str, what: str, hint: str, **settings: Any) -> 
 
 
 def _fetch(get: Callable[..., T], name: str, what: str, hint: str) -> T:
-    """The result of `get`, from a folder or the local cache, else from the hub."""
+    """The result of `get` from a folder or the local cache, else from the hub."""
     try:
         with unattended():
             return get(local_files_only=True)
-    except Exception as error:  # transformers raises many kinds; each means that it cannot be had
+    except Exception as error:  # transformers raises many types; all mean that loading failed
         _raise_refusal(error, name, what)
         reason = error
     if not _may_be_on_hub(name):
@@ -134,13 +134,13 @@ def _fetch(get: Callable[..., T], name: str, what: str, hint: str) -> T:
 
 
 def _may_be_on_hub(name: str) -> bool:
-    """Names are owner/name, or older ones without an owner."""
+    """Whether a name has the form owner/name, or name, as old models have."""
     return name.count("/") <= 1 and not name.startswith((".", "~", "/")) and not os.path.exists(
         name)
 
 
 def _reach_hub(name: str, advice: str) -> None:
-    """One short request, for the hub's own library tries a hub that is away for half a minute."""
+    """One request with a short timeout; huggingface_hub retries an unreachable hub for 30 s."""
     from huggingface_hub import constants
     from huggingface_hub.utils import get_session
 
@@ -148,7 +148,7 @@ def _reach_hub(name: str, advice: str) -> None:
         return
     try:
         get_session().head(constants.ENDPOINT, timeout=_REACH_SECONDS)
-    except Exception as error:  # of httpx or requests, as the hub's library has it
+    except Exception as error:  # httpx or requests, depending on the version of huggingface_hub
         raise InputError(
             f"{name}: there is no such folder, the local cache ({constants.HF_HUB_CACHE}) does not "
             f"have it, and the hub ({constants.ENDPOINT}) cannot be reached: {short_error(error)}; "
@@ -158,10 +158,10 @@ def _reach_hub(name: str, advice: str) -> None:
 
 
 def _raise_refusal(error: BaseException, name: str, what: str) -> None:
-    """Raises the errors that another copy or a download would not mend."""
+    """Raises errors that a download would not fix."""
     if isinstance(error, (InputError, MissingExtra)):
         raise error
-    if isinstance(error, ImportError):  # of what its quantization needs, for one
+    if isinstance(error, ImportError):  # e.g. a package for its quantization
         raise MissingExtra(f"{name}: its {what} needs a package that is not installed: "
                            f"{short_error(error)}") from None
     if "trust_remote_code" in str(error):
@@ -176,7 +176,9 @@ def _raise_refusal(error: BaseException, name: str, what: str) -> None:
 
 
 def _check_generation(name: str) -> None:
-    """Versions of transformers import a generation loop from a folder unasked, 4.56 for one."""
+    """Refuse models with a generation loop of their own: transformers (e.g. 4.56) imports it from
+    the folder without asking.
+    """
     for pattern in ("custom_generate", "*/custom_generate"):
         for found in Path(name).glob(pattern) if Path(name).is_dir() else ():
             raise InputError(f"{found}: a generation loop of the model's own, which is never "
@@ -184,9 +186,9 @@ def _check_generation(name: str) -> None:
 
 
 def _check_kernels(config: Any, name: str) -> None:
-    """An attention named owner/name would be compiled code that transformers downloads and runs.
+    """Refuse an attention named owner/name: transformers would download and run compiled code.
 
-    It may be that of a part of the model, which has a configuration of its own.
+    Configurations of parts of the model are checked, too.
     """
     for field, value in vars(config).items():
         if hasattr(value, "to_dict"):
@@ -198,7 +200,7 @@ def _check_kernels(config: Any, name: str) -> None:
 
 
 def check_sizes(config: Any, name: object) -> None:
-    """Refuses absurd sizes before anything of that size is built."""
+    """Reject absurd sizes before anything is allocated."""
     for field, value in config.to_dict().items():
         most = _MAX_LAYERS if field.endswith(("layers", "_layer")) else _MAX_DIMENSION
         sized = field.endswith(("_size", "layers", "_layer", "_dim", "_heads", "_embeddings",
@@ -209,5 +211,5 @@ def check_sizes(config: Any, name: object) -> None:
 
 
 def short_error(error: BaseException) -> str:
-    """The message of another package's error, shortened to a part of one line."""
+    """The message of another package's error, shortened to fit into one line."""
     return " ".join(str(error).split())[:_MAX_ERROR_CHARACTERS] or type(error).__name__

@@ -1,4 +1,4 @@
-"""Contexts that keep other packages away from standard input, standard output and the terminal."""
+"""Keeps other packages from using standard input, standard output and the terminal."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from minrisk._core.process import is_own_process
 
 @contextmanager
 def unattended() -> Iterator[None]:
-    """While something is loaded, other packages show neither notes nor bars.
+    """Suppress notes and progress bars of other packages while something is loaded.
 
-    In a process of ours, standard input and output are the user's data and results: prints go
-    nowhere, and a question that is asked all the same finds the end of its input.
+    In our own processes, standard input and output carry the user's data and results: prints are
+    discarded, and a prompt for input gets an end of file.
     """
     with ExitStack() as stack:
         if is_own_process():
@@ -38,10 +38,10 @@ def _empty_input() -> Iterator[None]:
 
 @contextmanager
 def _quiet_transformers() -> Iterator[None]:
-    """Without its notes and bars, which would break our own progress line."""
+    """Suppress its notes and progress bars, which would break our own progress line."""
     from transformers.utils import logging as found
 
-    logging: Any = found  # which has no types
+    logging: Any = found  # untyped
     before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -1,4 +1,4 @@
-"""SentencePiece tokenizers, run by SentencePiece itself: conversions of them may differ."""
+"""SentencePiece tokenizers, run by SentencePiece itself, because converted ones may differ."""
 
 from __future__ import annotations
 

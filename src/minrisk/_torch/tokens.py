@@ -26,7 +26,7 @@ def token_ids(tokenizer: Any, texts: Sequence[str], **settings: Any) -> list[lis
     with tokenizing():
         if settings or not _is_plain_fast(tokenizer):
             return _call(tokenizer, valid, **settings)
-        _call(tokenizer, valid[:1])  # sets truncation and padding of the backend
+        _call(tokenizer, valid[:1])  # side effect: sets the backend's truncation and padding
         encoded = tokenizer.backend_tokenizer.encode_batch_fast(valid)
     return [own.ids for own in encoded]
 
@@ -38,8 +38,8 @@ def _call(tokenizer: Any, texts: Sequence[str], **settings: Any) -> list[list[in
 
 
 def _is_plain_fast(tokenizer: Any) -> bool:
-    """Whether its call is that of its backend, which needs half the time without the call's masks
-    and offsets. Subclasses may do more.
+    """Whether the Rust backend can be called directly, which takes half the time, because it skips
+    masks and offsets. Subclasses may override the call.
     """
     from transformers import PreTrainedTokenizerFast
 
@@ -49,18 +49,18 @@ def _is_plain_fast(tokenizer: Any) -> bool:
 
 @contextmanager
 def tokenizing() -> Iterator[None]:
-    """Turns a panic of a tokenizer's Rust code into an input error, so that it ends no run."""
+    """Turns a panic of a tokenizer's Rust code into an InputError, so that a run can go on."""
     try:
         yield
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # whose class no module exports
+        if type(error).__name__ != "PanicException":  # no module exports the class
             raise
         raise InputError(f"the tokenizer failed: {error}; check the tokenizer's files and the "
                          "text") from None
 
 
 def length_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Batches of rows of similar length, longest first, so that too large a batch fails at once."""
+    """Batches of rows of similar length, longest first, so that lack of memory shows at once."""
     order = longest_first(lengths)
     start = 0
     while start < len(order):
@@ -70,12 +70,12 @@ def length_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
 
 
 def longest_first(lengths: Sequence[int]) -> list[int]:
-    """The rows by their lengths."""
+    """The rows in order of decreasing length."""
     return sorted(range(len(lengths)), key=lambda row: -lengths[row])
 
 
 def pad_batch(ids: Sequence[Ints], pad: int) -> tuple[Tensor, Tensor]:
-    """(B, T) padded tokens, and a mask that is 0 where they are padding."""
+    """(B, T) padded tokens, and a mask that is 0 for padding."""
     lengths = np.array([own.size for own in ids])
     mask = np.arange(lengths.max()) < lengths[:, None]
     tokens = np.full(mask.shape, pad)

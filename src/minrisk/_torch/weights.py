@@ -1,4 +1,4 @@
-"""Reading of weight files without executing anything in them, and loading into models."""
+"""Reads weight files without executing anything in them, and loads them into models."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from torch import Tensor
 
 from minrisk._core.errors import InputError
 
-_VALUES_PER_TENSOR = 64  # numbers of each weight that make a fingerprint
-_INDEX_BUFFERS = ("position_ids", "token_type_ids")  # 0, 1, 2, ... and zeros: not weights
-# how torch names what a pickle refers to and may not
+_VALUES_PER_TENSOR = 64  # values of each tensor in the fingerprint
+_INDEX_BUFFERS = ("position_ids", "token_type_ids")  # constant buffers, not weights
+# matches the name of a disallowed class or function in torch's error
 _REFUSED_GLOBAL = re.compile(r"GLOBAL ([\w.]+)")
-# what else torch says then: advice to do without its protection, which we do not pass on
+# torch's advice to disable the protection, which we do not repeat
 _ADVICE = ("Weights only load failed", "Please file an issue", "Check the documentation", "(1)",
            "(2)")
 
 
 def read_pickle(path: Path, safe_globals: list[Any] | None = None) -> Any:
-    """A file of torch.save that has only tensors, plain data and `safe_globals`."""
+    """Read a file of torch.save; anything but tensors, plain data and `safe_globals` is an error.
+    """
     try:
         with warnings.catch_warnings(), torch.serialization.safe_globals(safe_globals or []):
-            warnings.simplefilter("ignore")  # of protocols that torch does not write itself
+            warnings.simplefilter("ignore")  # warnings about unusual pickle protocols
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         reason = (pickle_refusal(error)
@@ -38,7 +39,7 @@ def read_pickle(path: Path, safe_globals: list[Any] | None = None) -> Any:
 
 
 def pickle_refusal(error: BaseException | None) -> str | None:
-    """Why torch refused a pickle, if that is the reason of an error."""
+    """The reason why torch refused to load a pickle, if that caused the error."""
     while error is not None:
         if found := _REFUSED_GLOBAL.search(str(error)):
             return (f"its pickle would call {found[1]}, which no weights need; nothing was "
@@ -61,12 +62,12 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
 
     try:
         return load_file(path)
-    except Exception as error:  # it raises its own kinds
+    except Exception as error:  # safetensors has its own exceptions
         raise InputError(f"{path}: cannot be read: {error}; copy it again") from None
 
 
 def as_weights(found: Any, where: Path) -> dict[str, Tensor]:
-    """The content of a file as tensors by name."""
+    """The content of a weight file, checked to be tensors by name."""
     if not isinstance(found, Mapping) or not all(
             isinstance(name, str) and isinstance(own, Tensor) for name, own in found.items()):
         raise InputError(f"{where}: found something else than weights by name; copy it again")
@@ -74,7 +75,7 @@ def as_weights(found: Any, where: Path) -> dict[str, Tensor]:
 
 
 def fingerprint(weights: Mapping[str, Tensor], *settings: str) -> bytes:
-    """Hash of a model by some numbers of each weight, so that gigabytes need not be read."""
+    """Hash of a model from some values of each weight, so that it need not be read as a whole."""
     digest = hashlib.sha256("\0".join(settings).encode("utf-8", "surrogatepass"))
     for name, tensor in sorted(weights.items()):
         flat = tensor.flatten()
@@ -85,22 +86,22 @@ def fingerprint(weights: Mapping[str, Tensor], *settings: str) -> bytes:
 
 @contextmanager
 def meta_build(where: object) -> Iterator[None]:
-    """Builds a model without weights, on the device `meta`; its errors become input errors."""
+    """Builds a model without weights, on the device `meta`; errors become an InputError."""
     try:
-        with torch.device("meta"):  # random weights would only cost time
+        with torch.device("meta"):  # skips random initialisation
             yield
     except InputError:
         raise
-    except Exception as error:  # any that nonsense in a configuration can bring about
+    except Exception as error:  # an invalid configuration may cause any exception
         raise InputError(f"{where}: its configuration makes no model: {type(error).__name__}: "
                          f"{_error_text(error)}; copy it again") from None
 
 
 def load_weights(model: Any, weights: Mapping[str, Tensor], where: object, hint: str) -> None:
-    """Loads all weights of a model that was built on the device `meta`."""
+    """Loads the weights of a model that was built on the device `meta`; all must be present."""
     try:
         missing, _ = model.load_state_dict(weights, strict=False, assign=True)
-    except RuntimeError as error:  # other sizes
+    except RuntimeError as error:  # sizes do not match
         reason = str(error).splitlines()[-1].strip()
         raise InputError(f"{where}: the checkpoint does not fit: {reason}; {hint}") from None
     absent = [name for name in missing if not name.endswith(_INDEX_BUFFERS)]

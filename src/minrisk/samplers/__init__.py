@@ -1,1 +1,1 @@
-"""Where samples come from: models and endpoints."""
+"""Samplers: local models and OpenAI-compatible endpoints."""

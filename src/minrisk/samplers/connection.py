@@ -1,4 +1,4 @@
-"""Samples from the choices in a server's answers; choices without text are left out."""
+"""Samples from the choices of a server's responses; choices without text are left out."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from minrisk.openai.responses import Choice, total_usage
 
 @dataclass(frozen=True)
 class EarlyStop:
-    """How samples vote, so that sampling can end when the vote is decided.
+    """The majority vote that stops sampling once it is decided.
 
-    It is looked at after waves of samples, in the order of their numbers: what is sampled then
-    depends on the seed, and not on which answer was the fastest.
+    It is checked after waves of samples, in the order of their numbers, so that the samples depend
+    on the seed and not on which response was the fastest.
     """
 
-    pattern: re.Pattern[str]  # of an answer
+    pattern: re.Pattern[str]  # extracts the answer
     error: float
-    most: int  # samples in a wave
+    most: int  # maximum number of samples in a wave
 
     def wave(self, drawn: int) -> int:
         return min(self.most, wave(drawn))
 
     def answer(self, choice: Choice) -> str | None:
-        """The answer as `exact-match` compares it; an incomplete text has none."""
+        """The answer as `exact-match` compares it; None for an incomplete text."""
         found = find_answer(self.pattern, choice.text or "")
         return None if found is None or choice.is_incomplete else " ".join(found.split())
 
 
 class Connection:
-    """An open connection of the sampler to its server, for one event loop."""
+    """The sampler's open connection to its server, in one event loop."""
 
     def __init__(self, request: Callable[[Prompt, int, int], UpstreamRequest], drop_truncated: bool,
                  completions: Completions, truncation: TruncationCount,
@@ -102,7 +102,7 @@ class Connection:
 
 
 def _limit(request: UpstreamRequest) -> str:
-    """The limit of the length of a sample, for messages."""
+    """The token limit of a sample, for messages."""
     named = (f"{name}={request.body[name]}" for name in ("max_completion_tokens", "max_tokens")
              if name in request.body)
     return Wording(next(named, "the server's limit"))

@@ -1,9 +1,9 @@
-"""CTranslate2: fast sampling on the CPU from OPUS-MT models that were converted for it.
+"""CTranslate2: fast sampling on the CPU from converted OPUS-MT models.
 
     ct2-transformers-converter --model Helsinki-NLP/opus-mt-en-fr --output_dir opus-mt-ct2 \\
         --copy_files source.spm target.spm
 
-This file imports it only to sample, so that the sampler can be listed where it is not installed.
+It is imported only to sample, so that the sampler can be listed where it is not installed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from minrisk._core.process import report_progress, threads
 from minrisk._core.sampler import Sample, Sampler, check_numbers
 
 _END = "</s>"
-_LIMIT = 512  # positions that OPUS-MT models know
+_LIMIT = 512  # positions of OPUS-MT models
 _VOCABULARY = "shared_vocabulary.json"
-# sources that one loaded model samples for: a worker is seeded once, and loading takes little
-# beside sampling for so many
+# sources per loaded model, because a worker can be seeded only once; loading time is small compared
+# with sampling for this many sources
 _WORKERS = 16
 _NEEDED = ("model.bin", "source.spm", "target.spm", _VOCABULARY)
 
@@ -38,19 +38,19 @@ _NEEDED = ("model.bin", "source.spm", "target.spm", _VOCABULARY)
 class CTranslate2(Sampler):
     """a converted OPUS-MT model, fast on CPUs; needs minrisk[ct2]
 
-    A sample's `logprob` is its log-probability under the whole model, before temperature and
-    truncation; its tokens are those of the model's vocabulary, without the one that ends the text.
-    CTranslate2 has no epsilon sampling: take top_p or top_k, or the sampler "hf".
-    The samples of a prompt depend on the seed, its index and n, and not on its batch.
+    A sample's `logprob` is its log-probability under the full distribution, before temperature and
+    truncation; its tokens are ids in the model's vocabulary, without the end-of-sequence token.
+    CTranslate2 has no epsilon sampling: use top_p or top_k, or the sampler "hf".
+    The samples of a prompt depend on the seed, its index and n, but not on its batch.
 
     Args:
         model: folder that `ct2-transformers-converter` wrote, with its SentencePiece models.
         temperature: divisor of the logits; below 1 the distribution is sharper.
-        top_k: number of likeliest tokens that may be sampled; 0 is all.
-        top_p: probability mass of the likeliest tokens that may be sampled.
-        max_tokens: largest number of tokens of a sample.
-        overlong: what to do with a source that the model cannot take: "cut" it, or "error".
-        dtype: number format, such as "int8"; the model's own unless given.
+        top_k: number of most likely tokens to sample from; 0 is all.
+        top_p: probability mass of the most likely tokens to sample from.
+        max_tokens: maximum number of tokens of a sample.
+        overlong: treatment of a source that is longer than the model takes: "cut" or "error".
+        dtype: number format, such as "int8" [default: the model's own].
         device: "cpu" or "cuda".
 
     Raises:
@@ -118,7 +118,7 @@ class CTranslate2(Sampler):
                     max_decoding_length=self.max_tokens, min_decoding_length=0, length_penalty=0,
                     return_scores=True)
                 samples = list(map(self._sample, result.hypotheses, result.scores))
-                yield [samples[i] for i in rng.permutation(n)]  # for they come sorted
+                yield [samples[i] for i in rng.permutation(n)]  # CTranslate2 sorts them by score
 
     def _load(self, workers: int) -> Any:
         package = _package("ctranslate2")
@@ -131,7 +131,7 @@ class CTranslate2(Sampler):
 
     def _sample(self, pieces: list[str], score: float) -> Sample:
         text = self._pieces["target"].decode(pieces)
-        # pieces that only the source's language has keep their mark of a space
+        # pieces that only the source language has keep their space marker
         return Sample(text.replace("▁", " ").strip(), logprob=score,
                       tokens=tuple(self._ids[piece] for piece in pieces))
 
@@ -157,14 +157,14 @@ class CTranslate2(Sampler):
 class SeededWorkers:
     """The workers of a loaded model, each with a random generator of a known seed.
 
-    CTranslate2 seeds the generator of a worker when it first samples, and never again, and a caller
-    cannot choose the worker of a source. So each worker samples one token with its own seed, and
-    blocks in the callback of that token; releasing one worker alone chooses it.
+    CTranslate2 seeds a worker's generator only when it first samples, and a caller cannot choose
+    the worker of a source. So each worker first samples one token with its own seed and blocks in
+    the callback for that token; to choose a worker, only that one is released.
     """
 
     def __init__(self, model: Any, source: Sequence[str], seeds: Sequence[int]) -> None:
         self._model = model
-        self._short = [source[0], _END]  # a short source
+        self._short = [source[0], _END]  # a short source, to seed with
         self._gates: list[Event] = []
         try:
             for seed in seeds:
@@ -184,7 +184,7 @@ class SeededWorkers:
         return result
 
     def close(self) -> None:
-        """Release the workers, without which the model could not be freed."""
+        """Release the workers, so that the model can be freed."""
         for gate in self._gates:
             gate.set()
 
@@ -202,7 +202,7 @@ class SeededWorkers:
             asynchronous=True, callback=callback)
         while not has_token.wait(0.1):
             if job.done():
-                job.result()  # which raises, for it came without a token
+                job.result()  # raises, because it ended without a token
         return gate
 
 

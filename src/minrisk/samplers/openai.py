@@ -1,4 +1,4 @@
-"""The sampler for servers with OpenAI's protocol: vLLM, llama.cpp, SGLang, Ollama, OpenAI, ..."""
+"""The sampler for OpenAI-compatible servers: vLLM, llama.cpp, SGLang, Ollama, OpenAI, ..."""
 
 from __future__ import annotations
 
@@ -41,39 +41,39 @@ _SYSTEM = ("system", "developer")  # roles
 class Endpoint(ClientOptions, Sampler):
     """a server with OpenAI's chat or completions protocol, local or remote; needs minrisk[openai]
 
-    Options that are not set use the server's defaults: llama.cpp, for one, cuts the distribution
-    unless `extra` is {"min_p": 0}, `top_k` is 0 and `top_p` is 1. Log-probabilities are the
-    server's too. Fields that a server does not take (log-probabilities, a seed, a temperature) are
-    left out with a warning.
+    Options that are not set use the server's defaults: llama.cpp, for example, truncates the
+    distribution unless `extra` is {"min_p": 0}, `top_k` is 0 and `top_p` is 1. Log-probabilities
+    are computed by the server, too. Fields that a server rejects (log-probabilities, a seed, a
+    temperature) are dropped with a warning.
 
     Args:
         model: name that the server knows the model by.
-        endpoint: address of the server, such as "http://localhost:8000/v1"; unless given, that in
-            the environment variable OPENAI_BASE_URL when the sampler is made.
+        endpoint: address of the server, such as "http://localhost:8000/v1" [default: the
+            environment variable OPENAI_BASE_URL, read when the sampler is created].
         api: the server's interface, "chat" or "completions".
         prompt: template of a prompt, with {source} for the source.
-        system: system message before every chat that has none.
+        system: system message for chats that have none.
         temperature: divisor of the logits; 0 is greedy.
-        top_p: probability mass of the likeliest tokens that may be sampled.
-        top_k: number of likeliest tokens to sample from; OpenAI's own server has no such option.
-        max_tokens: largest number of tokens of a sample.
+        top_p: probability mass of the most likely tokens to sample from.
+        top_k: number of most likely tokens to sample from; OpenAI's own server has no such option.
+        max_tokens: maximum number of tokens of a sample.
         stop: text that ends a sample, or a JSON list of them.
         extra: JSON object of further fields of a request; null leaves a field out.
-        logprobs: whether to ask for log-probabilities.
-        send_seed: whether to send seeds, for samples that can be repeated.
-        drop_truncated: whether to leave out truncated samples, by `max_tokens` for one.
-        vote: regular expression of an answer (its first group, if any, of the last match);
-            sampling of a prompt ends when one answer has won. `translate` and `answer` then choose
-            by `ExactMatch` with this pattern, unless they are given a metric.
-        vote_error: chance that the winner of such a vote is not the most likely answer.
-        per_request: number of samples per request; fewer where the server refuses.
+        logprobs: whether to request log-probabilities.
+        send_seed: whether to send seeds, for reproducible samples.
+        drop_truncated: whether to discard truncated samples, e.g. at `max_tokens`.
+        vote: regular expression that extracts the answer (the last match; its first group, if any);
+            sampling stops once one answer has won. The default metric of `translate` and `answer`
+            is then `ExactMatch` with this pattern.
+        vote_error: probability that the winner of such a vote is not the most likely answer.
+        per_request: number of samples per request; fewer if the server rejects that.
         concurrency: number of simultaneous requests.
         timeout: seconds to wait for a whole response.
-        retries: number of retries of a request that failed for the time being.
-        key_variable: environment variable that holds the key.
+        retries: number of retries after a transient error.
+        key_variable: environment variable that holds the API key.
 
     Raises:
-        InputError: if an option is wrong, or nothing says where the server is.
+        InputError: if an option is invalid, or there is no address of a server.
 
     >>> sampler = Endpoint("llama-3", endpoint="http://localhost:8000/v1", temperature=0.7)
     >>> sampler.request("Write a haiku.", seed=0, index=0).body["temperature"]
@@ -125,11 +125,11 @@ class Endpoint(ClientOptions, Sampler):
 
     @property
     def is_random(self) -> bool:
-        """Whether it asks for a temperature above 0, or for the server's own."""
+        """Whether the temperature is above 0 or left to the server."""
         return bool(self._extra.get("temperature", self.temperature) != 0)
 
     def batch_size(self, n: int) -> int:
-        """As many prompts as keep all connections busy."""
+        """The number of prompts that keeps all connections busy."""
         return max(1, 4 * self.concurrency // -(-n // self.per_request))
 
     def sample(self, prompts: Sequence[Prompt], n: int, seed: int = 0,
@@ -155,7 +155,7 @@ class Endpoint(ClientOptions, Sampler):
 
     def stream(self, requests: Iterable[AnyRequest], n: int,
                seed: int = 0) -> Generator[tuple[AnyRequest, SamplingResult]]:
-        """Results of requests as they finish; requests are read when there is capacity."""
+        """Results of requests as they finish; requests are read as capacity becomes free."""
         check_numbers(n, seed)
         parts = -(-n // self.per_request)
         return self._stream(requests, n, seed, max(1, -(-2 * self.concurrency // parts)))
@@ -164,7 +164,7 @@ class Endpoint(ClientOptions, Sampler):
     async def connect(self, note: Callable[[str], None] = warn,
                       progress: Callable[[int, int], None] = lambda done, planned: None,
                       ) -> AsyncIterator[Connection]:
-        """Connect, for asynchronous callers; learned capabilities of the server are kept."""
+        """Connect, for asynchronous callers; known capabilities of the server are reused."""
         async with self.completions(note, progress, api=self.api,
                                     per_request=self._per_request) as completions:
             early_stop = self._answer and EarlyStop(self._answer, self.vote_error,
@@ -173,7 +173,7 @@ class Endpoint(ClientOptions, Sampler):
                              early_stop)
 
     def request(self, prompt: Prompt, seed: int, index: int) -> UpstreamRequest:
-        """The request for samples of a prompt; fields of `extra` override others."""
+        """The request for samples of a prompt; fields of `extra` take precedence."""
         body = self._prompt_fields(prompt) | self._options | self._extra
         if self._extra.get("max_completion_tokens") is not None:
             del body["max_tokens"]
@@ -257,4 +257,4 @@ class _IndexedRequest:
 
     prompt: Prompt
     index: int
-    number: int  # in the batch
+    number: int  # position in the batch

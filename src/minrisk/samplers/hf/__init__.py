@@ -1,6 +1,6 @@
-"""Sampling from Hugging Face models, which run once per distinct prefix of the samples.
+"""Sampling from Hugging Face models with shared prefixes.
 
-This file needs no torch, so that the sampler can be listed where its extra is not installed.
+This module does not import torch, so that the sampler can be listed where it is not installed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from minrisk.samplers.hf.generator import Generator
 
 _MAX_SOURCES_PER_BATCH = 16
-# on a CPU larger batches are no faster per sample
+# on a CPU, larger batches are not faster per sample
 _CPU_SAMPLES_PER_BATCH, _CPU_BEAMS_PER_BATCH = 512, 64
 
 
@@ -31,17 +31,17 @@ class Transformers(Sampler):
     Ancestral sampling with the truncations of transformers, which runs the model once for every
     distinct prefix of the samples, or beam search.
 
-    A sample's tokens include the one that ends it; one that was cut off has `max_tokens` of them
+    A sample's tokens include the end-of-sequence token; a truncated sample has `max_tokens` tokens
     and the finish reason "length". Its `logprob` is the log-probability of its tokens under the
     model itself: temperature 1, no truncation, nothing banned or forced; its `truncated_logprob` is
     the log-probability under the distribution that was sampled from.
 
-    Prompts and messages of a chat model go through its chat template; a prompt that has the markers
-    of the template already is passed as it is.
+    Chat models get prompts and messages through their chat template; a prompt that already contains
+    the markers of the template is left unchanged.
 
-    The samples of a prompt depend on the seed, the prompt's index in the input and n alone, except
-    for rounding: in a batch of another shape the last digits of a probability may differ, and
-    rarely a sample with them.
+    The samples of a prompt depend only on the seed, the prompt's index in the input and n, up to
+    rounding: in a batch of another shape, the last digits of a probability may differ, and rarely a
+    sample changes with them.
 
     Args:
         model: hub name or folder of the model.
@@ -52,7 +52,7 @@ class Transformers(Sampler):
         min_p: minimum probability of a token relative to that of the most likely one.
         temperature: divisor of the logits, before truncation.
         beams: number of beams of a beam search instead of sampling; 1 is greedy, 0 samples.
-        max_tokens: maximum number of tokens of a sample; None is what the generation config says.
+        max_tokens: maximum number of tokens of a sample; None takes it from the generation config.
         min_tokens: minimum number of tokens of a sample.
         source_language: source language as the model's own code, for models that have codes.
         target_language: target language as the model's own code, for models that have codes.
@@ -60,10 +60,10 @@ class Transformers(Sampler):
         system: system message of chats that have none.
         stop: text that ends a sample, or a JSON list of texts.
         overlong: treatment of a source that is longer than the model takes: "cut" or "error".
-        device: "cuda", "cpu", or "auto" for the best there is.
+        device: "cuda", "cpu", or "auto" for a GPU if there is one.
         dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
-        rows: maximum number of samples that are generated together; None is what fits into memory.
-        memory: gigabytes of the KV cache; None is half of what is free.
+        rows: maximum number of samples generated in parallel; None for as many as fit into memory.
+        memory: budget of the KV cache in GB; None for half of the free memory.
 
     Raises:
         InputError: if a value is out of range, or options contradict each other; when it is used,
@@ -134,25 +134,25 @@ class Transformers(Sampler):
         return found
 
     def prepare(self) -> None:
-        """Loads the model, whose errors concern every prompt."""
+        """Loads the model, because errors in it affect every prompt."""
         _ = self._generator
 
     def with_options(self, **changes: Any) -> Self:
-        """The same sampler with other options; the model is loaded once unless it is another."""
+        """The same sampler with other options; both share the model unless that changes."""
         changed = super().with_options(**changes)
         if changed._model == self._model:
             vars(changed)["_model"] = self._model
         return changed
 
     def prompt_length(self, prompt: Prompt) -> int:
-        """The tokens of a prompt that the model reads, those of its chat template included."""
+        """The number of tokens that the model reads for a prompt, with the chat template."""
         return self._generator.prompt_length(prompt)
 
     def sample(self, prompts: Sequence[Prompt], n: int, seed: int = 0,
                indices: Sequence[int] | None = None) -> list[list[Sample]]:
-        """n samples of each prompt, equal ones as one with a count, in the order of the first ones.
+        """n samples of each prompt; equal ones are merged, in order of first occurrence.
 
-        Beams come best first.
+        Beam search returns the best first.
         """
         check_numbers(n, seed)
         if self.beams and n > self.beams:
@@ -164,7 +164,7 @@ class Transformers(Sampler):
         return self._generator.generate(prompts, n, seed, indices) if prompts else []
 
     def batch_size(self, n: int) -> int:
-        """Number of sources in a batch; on a CPU just enough to keep it busy."""
+        """Number of sources per batch; on a CPU just enough to keep it busy."""
         if not self._runs_on_cpu:
             return _MAX_SOURCES_PER_BATCH
         at_once = _CPU_BEAMS_PER_BATCH // self.beams if self.beams else _CPU_SAMPLES_PER_BATCH // n
@@ -172,7 +172,7 @@ class Transformers(Sampler):
 
     @property
     def _runs_on_cpu(self) -> bool:
-        """False where torch is not installed, which loading the model reports."""
+        """False without torch, because loading the model reports that it is missing."""
         try:
             from minrisk._torch.device import choose_device
         except ImportError:
@@ -181,7 +181,7 @@ class Transformers(Sampler):
 
     @property
     def is_causal(self) -> bool:
-        """Whether the model continues a prompt, which has to say what to do."""
+        """Whether the model continues a prompt, which must then contain an instruction."""
         return self._generator.is_causal
 
     @property
@@ -218,7 +218,7 @@ class Transformers(Sampler):
 
 @dataclass(frozen=True)
 class SharedModel:
-    """A model that samplers with other options of sampling share; the first to need it loads it."""
+    """A lazily loaded model, shared by samplers that differ only in sampling options."""
 
     model: str
     device: str

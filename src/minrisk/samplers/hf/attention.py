@@ -1,7 +1,7 @@
-"""Attention of the rows of a batch to the KV cache: with torch, or with Triton kernels of our own.
+"""Attention of the rows of a batch to the KV cache, with torch or with our Triton kernels.
 
-The self-attention keys and values are held once for each distinct prefix, the cross-attention keys
-and values once for each source. Rows of one source are side by side.
+Self-attention keys and values are stored once per distinct prefix, cross-attention keys and values
+once per source. Rows of the same source are adjacent.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from minrisk.samplers.hf.prefixes import TokenizedPrompt
 
 @dataclass(frozen=True)
 class KVCache:
-    """Keys and values that a step reads, and where it writes new ones."""
+    """The keys and values that a step reads, and the slots to which it writes new ones."""
 
-    self_kv: Tensor  # (layers, 2, slots, heads, D) of tokens
-    paths: Tensor  # (R, T) slots of the tokens of each row, the new one included
-    cross_kv: Tensor  # (layers, 2, S, heads, L, D) of the sources
-    lengths: Tensor  # (S,) of the sources; what follows is padding
+    self_kv: Tensor  # (layers, 2, slots, heads, D) keys and values of generated tokens
+    paths: Tensor  # (R, T) slots of the tokens of each row, including the new one
+    cross_kv: Tensor  # (layers, 2, S, heads, L, D) keys and values of the sources
+    lengths: Tensor  # (S,) lengths of the sources, without padding
 
     def addresses(self, prompt_length: int, position: int) -> Ints:
-        """Where everything is, in the order in which the kernels read it, and the position of the
-        new tokens. As numbers, so that a CUDA graph can be used for one cache after the other.
+        """All pointers and sizes, in the order in which the kernels read them, and the position of
+        the new tokens. Passed as data, so that a CUDA graph can be replayed with other caches.
         """
         size = self.self_kv.itemsize
         return np.array([self.self_kv.data_ptr(), self.self_kv.stride(1) * size,
@@ -56,41 +56,41 @@ class Attention(Protocol):
 
     def shared_prompt_attention(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor,
                                 scale: float, softcap: float | None) -> Tensor:
-        """Attention of rows to their prompts and to their own tokens, as in a causal model; writes
-        the new keys and values, (R, kv heads, D) each.
+        """Attention of rows to their prompts and their own tokens, for causal models; writes the
+        new keys and values, (R, kv heads, D) each, to the cache.
         """
         ...
 
     def prompt_length(self) -> Tensor:
-        """(1,) tokens of the prompts, which are of one length in a causal model."""
+        """(1,) number of tokens of the prompts, which have equal length in a causal model."""
         ...
 
 
 class Network(Protocol):
-    """A model's own modules, run for one token of many rows."""
+    """A model's modules, run for one token of many rows."""
 
     layers: int
-    heads: int  # of keys and values
-    size: int  # of a head
+    heads: int  # number of KV heads
+    size: int  # head dimension
 
     def encode(self, prompts: Sequence[TokenizedPrompt]) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The shared KV cache (layers, 2, S, heads, L, D) of sources or prompts and their lengths
-        (S,); and the logits (S, V) of the next token, where they are known by then.
+        """The shared KV cache (layers, 2, S, heads, L, D) of sources or prompts, their lengths
+        (S,), and the logits (S, V) of the next token if the model computes them already.
         """
         ...
 
     def step(self, tokens: Tensor, position: Tensor, attention: Attention) -> Tensor:
-        """(R, V) logits after the tokens (R,), which are all at one position (1,)."""
+        """(R, V) logits after the tokens (R,), which are all at the same position (1,)."""
         ...
 
 
 @dataclass(frozen=True)
 class TorchAttention:
-    """Attention with torch; the rows of each source are one padded query."""
+    """Attention with torch; the rows of each source form one padded query."""
 
     cache: KVCache
-    length: int  # tokens of each row, the new one included
-    source: Tensor  # (R,) of each row
+    length: int  # tokens of each row, including the new one
+    source: Tensor  # (R,) source of each row
 
     @lazy
     def _rows_of_source(self) -> Tensor:
@@ -103,7 +103,7 @@ class TorchAttention:
 
     @lazy
     def _places(self) -> Tensor:
-        """(R,) index of each row among the padded queries of all sources."""
+        """(R,) index of each row in the padded queries of all sources."""
         first = self._rows_of_source.cumsum(0) - self._rows_of_source
         rows = torch.arange(len(self.source), device=self.source.device)
         return self.source * self._widest + rows - first[self.source]
@@ -138,13 +138,13 @@ class TorchAttention:
         return self.cache.lengths[:1]
 
     def _append(self, layer: int, keys: Tensor, values: Tensor) -> Tensor:
-        """(2, R, heads, T, D) keys and values of the rows, with the new ones."""
+        """(2, R, heads, T, D) keys and values of the rows, including the new ones."""
         paths, self_kv = self.cache.paths[: len(keys), : self.length], self.cache.self_kv[layer]
         self_kv[:, paths[:, -1]] = torch.stack([keys, values])
         return self_kv[:, paths].transpose(2, 3)
 
     def _inside(self, cross_kv: Tensor) -> Tensor:
-        """(S, L) what is not padding."""
+        """(S, L) mask that is False for padding."""
         tokens = torch.arange(cross_kv.shape[3], device=cross_kv.device)
         return tokens < self.cache.lengths[:, None]
 
@@ -162,10 +162,11 @@ class TorchAttention:
 
 @dataclass(frozen=True)
 class TritonAttention:
-    """Attention with Triton kernels, which a CUDA graph can record for any cache and position."""
+    """Attention with Triton kernels; captured by a CUDA graph, it works for any cache and position.
+    """
 
     cache: Tensor  # addresses of a `KVCache`
-    source: Tensor  # (R,) of each row
+    source: Tensor  # (R,) source of each row
 
     def self_attention(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         from minrisk.samplers.hf.kernels import self_attention
@@ -189,7 +190,7 @@ class TritonAttention:
 
 
 def attention_backend(device: torch.device) -> AbstractContextManager[None]:
-    """torch's backends but cuDNN's, which makes a plan for each new shape: here for every step."""
+    """torch's backends except cuDNN, which plans for each new shape, i.e. at every step."""
     if device.type != "cuda":
         return nullcontext()
     chosen: AbstractContextManager[None] = sdpa_kernel(

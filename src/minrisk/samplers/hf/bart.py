@@ -1,7 +1,7 @@
-"""One-token steps of BART-like decoders, for many prefixes that share their sources.
+"""Single-token steps of BART-like decoders, for many prefixes that share their sources.
 
-The modules and weights are the model's own; only the KV cache and the attention to it differ from
-its forward pass: they are in `attention`.
+The modules and weights are the model's own; only the KV cache and attention differ from its forward
+pass (see `attention`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from minrisk.samplers.hf.attention import Attention
 from minrisk.samplers.hf.generic_decoder import encode, state_reasons
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
 
-_VOCABULARY_MULTIPLE = 64  # matrix products of other sizes run at half the speed
+_VOCABULARY_MULTIPLE = 64  # matrix products of other sizes take twice as long
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class DecoderFamily:
     """Differences between BART-like decoders."""
 
     norm_first: bool
-    first_position: Callable[[Any], int]  # the row of a decoder's table for the first token
-    zero_padding_position: bool = False  # the padding token has no position
+    first_position: Callable[[Any], int]  # row of the position table for the first token
+    zero_padding_position: bool = False  # the padding token has no position embedding
 
 
 FAMILIES = {
@@ -45,7 +45,7 @@ FAMILIES = {
 
 
 def not_supported_reasons(model: Any) -> list[str]:
-    """Reasons why a model needs its own forward pass; none if it does not."""
+    """Reasons why a model must be run by its own forward pass; none if `BartLike` can run it."""
     reasons = []
     if model.config.model_type not in FAMILIES:
         reasons.append(f"{model.config.model_type} is not one of {', '.join(FAMILIES)}")
@@ -64,7 +64,7 @@ class BartLike:
         table = decoder.embed_positions
         table = table.weights if hasattr(table, "weights") else table.weight
         self._positions = table[self._family.first_position(decoder) :]
-        # FSMT projects inside its decoder
+        # FSMT has the projection inside its decoder
         head = getattr(decoder, "output_projection", None) or model.get_output_embeddings()
         self._projection, self._bias = _padded_projection(
             head.weight, getattr(model, "final_logits_bias", None))
@@ -119,13 +119,13 @@ class BartLike:
 
     def _self_attention(self, module: Any, project: Callable[[Tensor], Tensor],
                         attend: Callable[..., Tensor], x: Tensor) -> Tensor:
-        """Of each row to its own prefix, of which it is the last token."""
+        """Attention of each row to its own prefix, of which it is the last token."""
         query, key, value = (self._split(part) for part in project(x).chunk(3, -1))
         out: Tensor = module.out_proj(attend(query, key, value).reshape(x.shape))
         return out
 
     def _cross_attention(self, module: Any, attend: Callable[..., Tensor], x: Tensor) -> Tensor:
-        """Of each row to its source."""
+        """Attention of each row to its source."""
         out: Tensor = module.out_proj(attend(self._split(module.q_proj(x))).reshape(x.shape))
         return out
 
@@ -135,7 +135,7 @@ class BartLike:
 
 
 def _joint_projection(module: Any) -> Callable[[Tensor], Tensor]:
-    """Queries, keys and values side by side: one product, unless the modules are quantised."""
+    """Queries, keys and values from one fused product, unless the modules are quantised."""
     parts = (module.q_proj, module.k_proj, module.v_proj)
     if any(type(part) is not nn.Linear or part.bias is None for part in parts):
         return lambda x: torch.cat([part(x) for part in parts], -1)
@@ -145,7 +145,7 @@ def _joint_projection(module: Any) -> Callable[[Tensor], Tensor]:
 
 
 def _padded_projection(weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The output projection, padded with impossible tokens to a width at which CUDA is fast."""
+    """The output projection, padded with tokens of probability 0 to a size that is fast on CUDA."""
     more = -len(weight) % _VOCABULARY_MULTIPLE if weight.is_cuda else 0
     given = weight.new_zeros(len(weight)) if bias is None else bias.to(weight)[0]
     if not more:

@@ -1,4 +1,4 @@
-"""Greedy and beam search by the model's own `generate`, for baselines."""
+"""Greedy and beam search by transformers' `generate`, for baselines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BEAMS_PER_BATCH = 64
 @torch.inference_mode()
 def beam_search(model: Any, config: GenerationConfig, prompts: Sequence[TokenizedPrompt], n: int,
            beams: int, limit: int) -> list[Sequence[SampledSequence]]:
-    """The best n of the beams of each prompt, best first."""
+    """The n best beams of each prompt, best first."""
     found: list[Sequence[SampledSequence]] = [[] for _ in prompts]
     for rows in _batches(prompts, max(1, _BEAMS_PER_BATCH // beams)):
         batch = [prompts[row] for row in rows]
@@ -71,7 +71,7 @@ def _inputs(model: Any, batch: Sequence[TokenizedPrompt]) -> dict[str, Tensor]:
 
 
 def _until_end(tokens: list[int], ends: list[int]) -> tuple[int, ...]:
-    """Without the padding that follows the end."""
+    """The tokens without the padding after the end."""
     place = next((i for i, token in enumerate(tokens) if token in ends), len(tokens))
     return tuple(tokens[: place + 1])
 

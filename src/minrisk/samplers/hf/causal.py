@@ -1,9 +1,8 @@
-"""Causal models, run for one token of many continuations that share their prompts.
+"""Single-token steps of causal models, for many continuations that share their prompts.
 
-The modules are the model's own, called through its forward pass; only its attention function is
-replaced while a step runs, by one that is the model's own in every other thread. Keys and values of
-a prompt are one copy that all of its continuations attend to; each continuation has those of its
-new tokens alone.
+The model's own forward pass runs; only its attention function is replaced during a step, by one
+that behaves like the original in every other thread. All continuations of a prompt attend to a
+single copy of its keys and values; the cache of a continuation holds only its new tokens.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ from minrisk.samplers.hf.generic_decoder import (
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text")
-_ROPE_TYPES = (None, "default", "linear", "llama3", "yarn")  # others look at positions on the host
+_ROPE_TYPES = (None, "default", "linear", "llama3", "yarn")  # others read positions on the host
 _NAME = "minrisk_shared_prompt"
-_current = threading.local()  # the attention of the step that runs in this thread
-_lock = threading.RLock()  # one step at a time replaces the attention function of a model
+_current = threading.local()  # the attention of the current step in this thread
+_lock = threading.RLock()  # held while a step replaces a model's attention function
 
 
 def not_supported_reasons(model: Any) -> list[str]:
-    """Why a model has to be run with a cache for each continuation; none if it need not."""
+    """Reasons why a model needs a full cache for each continuation; none if it does not."""
     config = decoder_config(model)
     reasons = []
     if config.model_type not in FAMILIES:
@@ -58,7 +57,7 @@ def not_supported_reasons(model: Any) -> list[str]:
 
 
 def window(model: Any) -> int | None:
-    """The number of tokens that its layers attend to, where some of them do not see them all."""
+    """The sliding window of its layers, if some of them have one."""
     config = decoder_config(model)
     if not getattr(config, "use_sliding_window", True):
         return None
@@ -76,19 +75,19 @@ def _rope_types(config: Any) -> set[Any]:
 class CausalNetwork:
     def __init__(self, model: Any) -> None:
         config = decoder_config(model)
-        self._model = proxy(model)  # whose owner may keep this one
+        self._model = proxy(model)  # weak, because the model's owner may hold this object
         self._last = last_logits_only(model)
         self.layers = config.num_hidden_layers
         heads = config.num_attention_heads
         self.heads = getattr(config, "num_key_value_heads", None) or heads
         self.size = getattr(config, "head_dim", None) or config.hidden_size // heads
-        # what transformers takes as it is, and makes no mask of its own then
+        # transformers uses a 4-dimensional mask as it is, instead of building one
         self._no_mask = torch.empty(1, 1, 1, 1, device=model.device)
         self._norms = _fusible_norms(model)
 
     def encode(self, prompts: Sequence[TokenizedPrompt]) -> tuple[Tensor, Tensor, Tensor]:
         """Keys and values (layers, 2, S, heads, L, D) of the prompts, their lengths (S,), and the
-        logits (S, V) of what follows them. All prompts are of one length.
+        logits (S, V) of the next token. All prompts have the same length.
         """
         tokens = upload(prefixes(prompts), self._model.device)
         out = self._model(input_ids=tokens, use_cache=True, **self._last)
@@ -98,8 +97,7 @@ class CausalNetwork:
         return kv, lengths, last_logits(out.logits)
 
     def step(self, tokens: Tensor, position: Tensor, attention: Attention) -> Tensor:
-        """(R, V) logits of what follows the tokens (R,), all at one position (1,) after the prompt.
-        """
+        """(R, V) logits after the tokens (R,), all at the same position (1,) after the prompt."""
         places = (attention.prompt_length() + position).expand(len(tokens))
         with self._attending_with(attention):
             out = self._model(input_ids=tokens[:, None], position_ids=places[:, None],
@@ -119,14 +117,14 @@ class CausalNetwork:
             finally:
                 config._attn_implementation, _current.attention = before, None
                 for norm in self._norms:
-                    del norm.forward  # the one of its class again
+                    del norm.forward  # restores the method of the class
 
 
 @cache
 def _registered(original: str) -> str:
-    """The name of an attention function that is a step's own in its thread, elsewhere the original.
+    """The name of an attention function that is ours during a step of the thread, else `original`.
 
-    Other threads may run the model meanwhile: beams, other decoders, or a user's own code.
+    Other threads may run the model concurrently: beam search, other decoders, or user code.
     """
     name = f"{_NAME}_or_{original}"
     AttentionMaskInterface.register(name, partial(_mask, original))
@@ -137,7 +135,8 @@ def _registered(original: str) -> str:
 def _attend(original: str, module: Any, query: Tensor, key: Tensor, value: Tensor,
             attention_mask: Any, scaling: float | None = None, softcap: float | None = None,
             **more: Any) -> tuple[Tensor, Tensor | None]:
-    """As transformers calls it: in a step (R, heads, 1, D) queries, keys and values of new tokens.
+    """The attention function that transformers calls; in a step, queries, keys and values are those
+    of the new tokens, (R, heads, 1, D).
     """
     attention = _current_attention()
     if attention is None:
@@ -157,7 +156,7 @@ def _mask(original: str, **given: Any) -> Any:
 
 
 def _eager(module: Any) -> Any:
-    """The function of the module's own file, which has no name among those of transformers."""
+    """The eager attention of the module's own file, which transformers does not register."""
     return sys.modules[type(module).__module__].eager_attention_forward
 
 
@@ -166,7 +165,7 @@ def _current_attention() -> Attention | None:
 
 
 def _fusible_norms(model: Any) -> list[Any]:
-    """Normalisations of a model on CUDA that one kernel can do instead of six."""
+    """RMS norms of a model on CUDA that one fused kernel can compute instead of six."""
     if model.device.type != "cuda":
         return []
     return [module for module in model.modules() if _is_rms_norm(module)]
@@ -174,7 +173,7 @@ def _fusible_norms(model: Any) -> list[Any]:
 
 @torch.inference_mode()
 def _is_rms_norm(module: Any) -> bool:
-    """Whether it scales by its weight and nothing else, but for rounding."""
+    """Whether a module is a plain RMS norm with a weight, within rounding."""
     if not type(module).__name__.endswith("RMSNorm") or not hasattr(module, "variance_epsilon"):
         return False
     weight = module.weight
@@ -184,7 +183,7 @@ def _is_rms_norm(module: Any) -> bool:
 
 
 def _step_norm(module: Any, hidden: Tensor) -> Tensor:
-    if _current_attention() is None:  # another thread
+    if _current_attention() is None:  # called from another thread
         found: Tensor = type(module).forward(module, hidden)
         return found
     return _fused_norm(module, hidden)

@@ -1,8 +1,8 @@
-"""Triton kernels for continuations that attend to a prompt they share, and to their own tokens.
+"""Triton kernels for continuations that attend to a shared prompt and to their own tokens.
 
-The first reads the prompt's keys once for a tile of continuations and leaves unnormalised sums; the
-second goes on from there with the tokens that each continuation has of its own. Sums are in
-float32, whatever the numbers in memory are.
+The first kernel reads the prompt's keys once per tile of continuations and stores unnormalised
+sums; the second one adds each continuation's own tokens. Both accumulate in float32 for any type in
+memory.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from minrisk.samplers.hf.kernels import (
 _QUERIES_PER_TILE = 64
 _PROMPT_TOKENS_PER_BLOCK = 64
 _OWN_TOKENS_PER_BLOCK = 32
-_PROGRAMS = 264  # two for each multiprocessor of a large GPU
-_MAX_SPLITS = 16  # parts of a prompt that are read by programs of their own
+_PROGRAMS = 264  # two per multiprocessor of a large GPU
+_MAX_SPLITS = 16  # maximum number of programs that share a prompt (split-K)
 
 
 def shared_prompt_attention(queries: Tensor, keys: Tensor, values: Tensor, cache: Tensor,
                             layer: int, source: Tensor, scale: float,
                             softcap: float | None) -> Tensor:
-    """(R, heads, D) attention of rows (R, heads, D) to their prompts and to their own tokens.
+    """(R, heads, D) attention of the queries to their prompts and to their own tokens.
 
-    `cache` says where their keys and values are (`KVCache.addresses`); the new ones, (R, kv heads,
-    D) each, are written there. Row r has the prompt `source[r]`; rows of one are side by side.
+    `cache` holds the addresses of keys and values (`KVCache.addresses`); the new ones, (R, kv
+    heads, D) each, are written there. `source[r]` is the prompt of row r; rows of the same prompt
+    are adjacent.
     """
     rows, heads, size = queries.shape
     kv_heads = keys.shape[1]
@@ -109,7 +110,7 @@ def _own_part(queries, keys, values, cache, out, sums, tops, masses, layer, rows
     slot = tl.load(paths + now).to(tl.int64) * kv_heads * size
     tl.store(old_keys + slot + at, key, at < size)
     tl.store(old_values + slot + at, value, at < size)
-    # the new token first, from where it still is at hand
+    # the new token first, while it is still in registers
     top = tl.sum(query.to(tl.float32) * key[None, :].to(tl.float32), axis=1) * scale
     top = capped(top, softcap)
     mass = tl.full([group_width], 1.0, tl.float32)

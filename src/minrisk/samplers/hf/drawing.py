@@ -1,7 +1,7 @@
-"""One step of drawing: the next token of every sample, and the rows that the samples make then.
+"""One sampling step: the next token of every sample, and the resulting rows.
 
-It happens on the device, with sizes that do not depend on what is drawn, so that a CUDA graph can
-record it with the step of the model before it.
+It runs on the device, with shapes that do not depend on the tokens drawn, so that a CUDA graph can
+capture it together with the model's step.
 """
 
 from __future__ import annotations
@@ -19,45 +19,46 @@ from minrisk._torch.device import upload
 from minrisk.samplers.hf.logits_processing import GenerationSettings, LogitsProcessing
 from minrisk.samplers.hf.truncation import Candidates
 
-_PARTS = 6  # of a state, with a number for each sample
-_MIN_SAMPLES = 16  # that there is room for
+_PARTS = 6  # vectors in a packed state, with one integer per sample
+_MIN_SAMPLES = 16  # minimum capacity of a state
 
 
 def sample_room(samples: int) -> int:
-    """The number of samples that a state has room for, which is one of few."""
+    """The capacity of a state for this number of samples; there are few distinct capacities."""
     return next_power_of_two(samples, _MIN_SAMPLES)
 
 
 class Sizes(NamedTuple):
-    """Numbers that the host needs to know after a step."""
+    """Sizes that the host needs after a step."""
 
-    children: int  # nodes that the step added to the tree
+    children: int  # nodes that the step added to the prefix tree
     rows: int
-    samples: int  # that go on
-    invalid_row: int  # the last one whose logits are not numbers, or -1
-    short: int  # samples whose list of candidates was too short to draw from
-    nodes: int  # of the tree
+    samples: int  # samples that have not ended
+    invalid_row: int  # the last row with non-finite logits, or -1
+    short: int  # samples whose candidate list was too short to draw from
+    nodes: int  # all nodes of the prefix tree
 
     @classmethod
     def first(cls, rows: int, samples: int) -> Sizes:
-        """Before the first step."""
+        """The sizes before the first step."""
         return cls(0, rows, samples, -1, 0, 0)
 
 
 @dataclass(frozen=True)
 class SampleState:
-    """N samples, of which those that go on have rows, at most as many; one tensor of integers."""
+    """The state of N samples, packed into one integer tensor; those not ended have at most N rows.
+    """
 
     packed: Tensor
 
     @classmethod
     def of(cls, sizes: Tensor, *parts: Tensor) -> SampleState:
-        """From the properties below, in their order."""
+        """Pack the properties below, in their order."""
         return cls(torch.cat([sizes, *parts]))
 
     @classmethod
     def first(cls, rows: Tensor) -> SampleState:
-        """Of samples in these rows, which are their prompts."""
+        """The state before the first step; rows are the prompts of the samples."""
         size = sample_room(len(rows))
         numbers = torch.arange(size, device=rows.device)
         padded = pad(rows, (0, size - len(rows)), value=-1)
@@ -65,42 +66,42 @@ class SampleState:
 
     @classmethod
     def of_inputs(cls, inputs: Tensor) -> SampleState:
-        """That which the inputs of `Draw` have."""
+        """The state within the inputs of `Draw`."""
         return cls(inputs[_count(inputs) :])
 
     @property
     def sizes(self) -> Tensor:
-        """As in `Sizes`."""
+        """The fields of `Sizes`."""
         return self.packed[: len(Sizes._fields)]
 
     @property
     def numbers(self) -> Tensor:
-        """(N,) numbers of the samples, those of a row side by side."""
+        """(N,) numbers of the samples; samples of the same row are adjacent."""
         return self._parts[0]
 
     @property
     def rows(self) -> Tensor:
-        """(N,) rows of these, or -1 where a sample has ended."""
+        """(N,) row of each of `numbers`, or -1 if the sample has ended."""
         return self._parts[1]
 
     @property
     def nodes(self) -> Tensor:
-        """(N,) nodes in the tree, by the number of a sample."""
+        """(N,) node in the prefix tree, by sample number."""
         return self._parts[2]
 
     @property
     def parents(self) -> Tensor:
-        """(N,) the row that each row continues; after the last one, it is repeated."""
+        """(N,) the row that each row continues, padded by repeating the last one."""
         return self._parts[3]
 
     @property
     def tokens(self) -> Tensor:
-        """(N,) that the rows end with."""
+        """(N,) last token of each row."""
         return self._parts[4]
 
     @property
     def row_nodes(self) -> Tensor:
-        """(N,) of the rows in the tree."""
+        """(N,) node of each row in the prefix tree."""
         return self._parts[5]
 
     @property
@@ -108,7 +109,7 @@ class SampleState:
         return self.packed[len(Sizes._fields) :].view(_PARTS, -1)
 
     def copy_sizes(self) -> Callable[[], Sizes]:
-        """Starts to copy the sizes to the host, and returns what waits for them."""
+        """Starts copying the sizes to the host; returns a function that waits for them."""
         if self.packed.device.type != "cuda":
             known = Sizes(*self.sizes.tolist())
             return lambda: known
@@ -124,7 +125,7 @@ class SampleState:
         return wait
 
     def only(self, places: Tensor) -> SampleState:
-        """Of the samples at these places, which are all that go on; they get new numbers."""
+        """The state of only the samples at these places, which have not ended, renumbered."""
         size = sample_room(len(places))
         more = (0, size - len(places))
         return SampleState.of(
@@ -135,26 +136,26 @@ class SampleState:
 
 @dataclass(frozen=True)
 class DrawnTokens:
-    """The samples after a step, and the new nodes of the tree, each (N, ...) with room for more."""
+    """The state after a step, and the new nodes of the prefix tree, padded to (N, ...)."""
 
     state: SampleState
-    parents: Tensor  # (N,) of the nodes
-    columns: Tensor  # (N, 3) as in `SampledTokens`
-    longer: Callable[[], DrawnTokens] | None  # draws from longer lists, if some were too short
+    parents: Tensor  # (N,) parent of each node
+    columns: Tensor  # (N, 3) columns of `SampledTokens`
+    longer: Callable[[], DrawnTokens] | None  # redraws from longer lists; None if not needed
 
     def copied(self) -> DrawnTokens:
-        """With nodes in memory that the next step does not overwrite."""
+        """A copy whose nodes the next step does not overwrite."""
         return replace(self, parents=self.parents.clone(), columns=self.columns.clone())
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Turns logits into the next tokens of samples. Two recordable objects are equal if they do
+    """Turns logits into the next tokens of samples. Recordable objects are equal if they compute
     the same.
     """
 
     processing: LogitsProcessing
-    ends: tuple[int, ...]  # tokens that end a text
+    ends: tuple[int, ...]  # end-of-sequence token ids
     settings: GenerationSettings = field(compare=False)
 
     @classmethod
@@ -163,13 +164,13 @@ class Draw:
 
     @property
     def is_recordable(self) -> bool:
-        """Whether it does the same at every step, on the device alone."""
+        """Whether a CUDA graph can capture it: the same at every step, entirely on the device."""
         return self.processing.is_recordable and self.settings.stop is None
 
     def __call__(self, logits: Tensor, history: Callable[[], Tensor],
                  inputs: Tensor) -> DrawnTokens:
-        """From logits (R, V) of rows with a history (R, T); inputs are uniform numbers (N,) of
-        the samples, by number, and their state, as one tensor of integers.
+        """Draw from logits (R, V) of rows with a history (R, T); `inputs` holds a uniform random
+        number per sample, and the packed state, as one tensor of integers.
         """
         return self._from_candidates(self.processing(logits, history), history, inputs)
 
@@ -179,19 +180,19 @@ class Draw:
         state = SampleState.of_inputs(inputs)
         found = candidates.sample(state.rows.clamp(min=0) + uniforms[state.numbers])
         lives = state.rows >= 0
-        # rows before one whose logits are not numbers may fail with it, rows after it never
+        # non-finite logits may invalidate the rows before theirs, but never those after
         is_invalid = lives & ((found.rows != state.rows) | found.columns[:, 1].isnan())
         is_short = lives & (found.columns[:, 0] < 0)
-        # of a row whose logits are not numbers, a token may be none of the vocabulary
+        # rows with non-finite logits may yield tokens outside the vocabulary
         drawn = found.columns.masked_fill(is_invalid[:, None], 0)
-        # samples with the same token of the same row are a child of the row; ended ones come last
+        # samples with the same token in the same row form one child; ended samples are sorted last
         index, order = torch.where(lives, found.index, torch.iinfo(torch.int64).max).sort()
         lives, rows, numbers, columns = (own[order] for own in (lives, state.rows, state.numbers,
                                                                 drawn))
         is_first = lives & torch.cat([lives.new_ones(1), index[1:] != index[:-1]])
         tokens = columns[:, 0].long()
         goes_on = lives & ~self._is_finished(tokens, is_first, rows, history)
-        # children and new rows, up to each sample, and where each of them begins
+        # cumulative counts of children and new rows, and the first sample of each
         counts = torch.stack([is_first, is_first & goes_on]).cumsum(1)
         child, row = _places(counts)
         nodes = counts[0] - 1 + state.sizes[Sizes._fields.index("nodes")]
@@ -209,12 +210,12 @@ class Draw:
 
     def _is_finished(self, tokens: Tensor, is_first: Tensor, rows: Tensor,
                      history: Callable[[], Tensor]) -> Tensor:
-        """(N,) whether the samples in these rows end with these tokens."""
+        """(N,) whether these tokens end the samples in these rows."""
         settings = self.settings
         found = (tokens[:, None] == settings.ends_on_device).any(1)
         if settings.stop is None:
             return found
-        # of a list that was too short, which is drawn from again, there is no token
+        # -1, from lists that were too short, is not a token; these are redrawn
         known = tokens.clamp(min=0)[:, None]
         texts = torch.cat([history()[:, settings.start :][rows], known], 1)[is_first]
         stopped = upload(settings.stop(texts.cpu().numpy()), tokens.device)
@@ -222,11 +223,11 @@ class Draw:
 
 
 def _count(inputs: Tensor) -> int:
-    """Samples that the inputs of `Draw` are for."""
+    """The number of samples in the inputs of `Draw`."""
     return (len(inputs) - len(Sizes._fields)) // (1 + _PARTS)
 
 
 def _places(counts: Tensor) -> Tensor:
-    """(2, N) where each number is counted up to first; after the last one, it is repeated."""
+    """(2, N) where the cumulative count first reaches each number, padded by repeating the last."""
     numbers = torch.arange(1, counts.shape[1] + 1, device=counts.device)
     return torch.searchsorted(counts, torch.minimum(numbers, counts[:, -1:]))

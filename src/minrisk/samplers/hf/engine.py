@@ -1,4 +1,4 @@
-"""The sampling engine: batches that fit into memory, a decoder that suits the model."""
+"""The sampling engine: forms batches that fit into memory, and selects a decoder for the model."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from minrisk.samplers.hf.prefixes import (
 from minrisk.samplers.hf.stop_strings import StopStrings
 from minrisk.samplers.hf.truncation import Truncation
 
-_MEMINFO = "/proc/meminfo"  # of Linux
-_CACHE_SHARE = 0.5  # of the free memory that caches may take
-_DEFAULT_CACHE_BYTES = 4e9  # bytes for them where the free memory cannot be asked for
-_PLANNED_TOKENS = 64  # tokens per sample that a batch is planned for; longer samples may split it
+_MEMINFO = "/proc/meminfo"  # Linux only
+_CACHE_SHARE = 0.5  # share of the free memory for KV caches
+_DEFAULT_CACHE_BYTES = 4e9  # bytes for KV caches if the free memory is unknown
+_PLANNED_TOKENS = 64  # expected tokens per sample; longer samples may cause a batch to be split
 _per_thread = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
 class SampledSequence:
-    """A sequence that was sampled `count` times; `first` is the number of the first such sample."""
+    """A sequence that was sampled `count` times, first as sample number `first`."""
 
-    ids: TokenIds  # as an array: Python's numbers would take too much memory
+    ids: TokenIds  # an array, because Python integers would take too much memory
     count: int
     first: int
     logprob: float
@@ -60,8 +60,8 @@ class SampledSequence:
 
 @dataclass(frozen=True)
 class SampledSequences(Sequence[SampledSequence]):
-    """The sequences of a prompt, made when they are asked for: very many objects at a time would
-    occupy Python's garbage collector for longer than sampling them takes.
+    """The sequences of a prompt, created on access: collecting garbage among very many objects
+    would take longer than sampling them.
     """
 
     columns: FinishedSequences
@@ -93,15 +93,15 @@ class SamplingEngine:
     model: Any
     config: GenerationConfig
     truncation: Truncation
-    limit: int  # tokens of a sample
-    rows: int | None = None  # samples generated at once
-    memory: float | None = None  # bytes of the KV cache
+    limit: int  # maximum tokens of a sample
+    rows: int | None = None  # maximum samples generated in parallel
+    memory: float | None = None  # maximum bytes of the KV cache
     stop: StopStrings | None = None
 
     @torch.inference_mode()
     def sample(self, prompts: Sequence[TokenizedPrompt], n: int, seed: int,
                indices: Sequence[int]) -> list[Sequence[SampledSequence]]:
-        """n samples of each prompt, in the order in which they first occurred."""
+        """n samples of each prompt, in order of first occurrence."""
         memory = _free_memory(self.model.device) if self.memory is None else self.memory
         rows = self._rows(memory) if self.rows is None else self.rows
         found: list[Sequence[SampledSequence]] = [[] for _ in prompts]
@@ -116,7 +116,7 @@ class SamplingEngine:
                     ended = self._run([job for _, job in batch], seed, memory, progress)
             except (CacheOverflow, torch.cuda.OutOfMemoryError):
                 if sum(len(job.samples) for _, job in batch) == 1:
-                    raise  # such a batch cannot be split
+                    raise  # a single sample cannot be split
                 todo += _split(batch)
                 continue
             for prompt, sequences in _by_prompt(batch, ended):
@@ -127,7 +127,7 @@ class SamplingEngine:
     def _run(self, jobs: Sequence[SamplingJob], seed: int, memory: float,
              progress: Callable[[int], None]) -> FinishedSequences:
         if len(jobs) == 1 and len(jobs[0].samples) == 1:
-            memory = float("inf")  # such a batch cannot be split
+            memory = float("inf")  # a single sample cannot be split
         settings = GenerationSettings.of(self.config, len(jobs[0].prompt.prefix), self.limit,
                                          self.model.device, self.truncation, self.stop)
         decoder = self._decoder(len(jobs[0].prompt.prefix) + self.limit)
@@ -137,7 +137,7 @@ class SamplingEngine:
             decoder.release()
 
     def _decoder(self, tokens: int) -> PrefixDecoder:
-        """The decoder for texts of so many tokens, their prompts included."""
+        """The decoder for sequences of up to this many tokens, including prompts."""
         if not self._not_supported_reasons(tokens):
             return _fast_decoder(self.model)
         return self._plain_decoder
@@ -168,8 +168,8 @@ def _report_progress(before: int, total: int, ended: int) -> None:
 
 
 def _fast_decoder(model: Any) -> FastDecoder:
-    """The cached decoder of a model, so that CUDA graphs are recorded once; one per thread, since
-    decoders are not thread-safe.
+    """The cached decoder of a model, so that CUDA graphs are captured once; one per thread,
+    because decoders are not thread-safe.
     """
     if not hasattr(_per_thread, "decoders"):
         _per_thread.decoders = WeakKeyDictionary()
@@ -179,7 +179,7 @@ def _fast_decoder(model: Any) -> FastDecoder:
     return decoder
 
 
-PlannedJob = tuple[int, SamplingJob]  # number of the prompt in the call, and a job of it
+PlannedJob = tuple[int, SamplingJob]  # number of the prompt within the call, and a job for it
 
 
 def _jobs(prompts: Sequence[TokenizedPrompt], n: int, indices: Sequence[int],
@@ -191,9 +191,10 @@ def _jobs(prompts: Sequence[TokenizedPrompt], n: int, indices: Sequence[int],
 
 
 def _batches(jobs: Sequence[PlannedJob], rows: int) -> Iterator[list[PlannedJob]]:
-    """Sources of similar length, prefixes of equal length, and as many samples as fit."""
+    """Batches with sources of similar length, prefixes of equal length, and as many samples as fit.
+    """
     batch: list[PlannedJob] = []
-    # the longest first: memory for them is enough for all that follow
+    # longest first: memory that suffices for them suffices for the rest
     for number, job in sorted(jobs, key=_lengths, reverse=True):
         size = sum(len(other.samples) for _, other in batch) + len(job.samples)
         alike = not batch or len(batch[0][1].prompt.prefix) == len(job.prompt.prefix)
@@ -226,7 +227,7 @@ def _by_prompt(batch: Sequence[PlannedJob], ended: FinishedSequences
 
 def _merged(some: Sequence[SampledSequence],
             more: Sequence[SampledSequence]) -> Sequence[SampledSequence]:
-    """Distinct sequences of two jobs of a prompt, in the order of their first sample."""
+    """The distinct sequences of two jobs of a prompt, in order of first occurrence."""
     if not some:
         return more
     found: dict[bytes, SampledSequence] = {}
@@ -246,7 +247,7 @@ def _free_memory(device: torch.device) -> float:
 
 
 def _available_bytes() -> float | None:
-    """Memory that a process can have, with what the system caches of files where it says so."""
+    """Memory available to a process, including the file cache if the system reports it."""
     with suppress(OSError, StopIteration, ValueError, IndexError):
         lines = Path(_MEMINFO).read_text(encoding="ascii").splitlines()
         found = next(line for line in lines if line.startswith("MemAvailable:"))

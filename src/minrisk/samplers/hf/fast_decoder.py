@@ -1,4 +1,4 @@
-"""The decoder of models whose rows share sources or prompts, and the tokens of their prefixes."""
+"""The decoder for models whose rows share the KV cache of sources or prompts and of prefixes."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from minrisk.samplers.hf.prefix_cache import PrefixCache
 from minrisk.samplers.hf.prefixes import CacheNeeds, StepInput, TokenizedPrompt
 from minrisk.samplers.hf.recorded_steps import RecordedSteps, padded_rows
 
-_FIRST_SHARE = 1 / 16  # of the memory, for a cache with room for all steps from the start
-_FIRST_STEPS = 32  # that a cache has room for otherwise
-_MAX_RECORDED_ROWS = 16384  # of a step; with more, launching kernels is not the bottleneck
-_RECORDED_SHARE = 1 / 32  # of the memory, for the logits of recorded steps
+_FIRST_SHARE = 1 / 16  # share of the memory up to which the cache is allocated for all steps
+_FIRST_STEPS = 32  # steps for which a larger cache is allocated at first
+_MAX_RECORDED_ROWS = 16384  # rows above which kernel launches are not the bottleneck
+_RECORDED_SHARE = 1 / 32  # share of the memory for the logits of captured steps
 
 
 class FastDecoder:
-    """Rows share what they have in common; steps that come again are CUDA graphs."""
+    """Shares the KV cache among rows, and captures repeated steps as CUDA graphs."""
 
     shares_prompts = True
     _prefixes: PrefixCache
 
     def __init__(self, model: Any) -> None:
-        self._model = proxy(model)  # not to keep the model alive
+        self._model = proxy(model)  # weak, so as not to keep the model alive
         self._network: Network = (BartLike(model) if model.config.is_encoder_decoder
                                   else CausalNetwork(model))
         self._model_state = _state(model)
@@ -48,7 +48,7 @@ class FastDecoder:
             if self._device.type == "cuda" else math.inf)
 
     def is_up_to_date(self) -> bool:
-        """Whether the model is where it was, and has the weights that it had."""
+        """Whether the model still has the same device and weights."""
         return self._model_state == _state(self._model)
 
     def start(self, prompts: Sequence[TokenizedPrompt], needs: CacheNeeds, draw: Draw,
@@ -71,8 +71,8 @@ class FastDecoder:
         return drawn
 
     def _first_slots(self, needs: CacheNeeds, draw: Draw) -> int:
-        """For all steps, if that takes little of the memory: growing takes time, and memory for
-        what was there before, too.
+        """Slots for all steps if that takes little memory, because growing takes time, and memory
+        for the old cache, too.
         """
         rows = self._launched_rows(needs.samples, sample_room(needs.samples), draw)
         slots = rows * needs.steps
@@ -107,7 +107,7 @@ class FastDecoder:
         return self._is_recorded(samples, draw) and padded_rows(rows) == padded_rows(samples)
 
     def _launched_rows(self, rows: int, room: int, draw: Draw) -> int:
-        """Rows of a step, with those that a recorded one is padded with as far as there is room."""
+        """Rows of a step, including the padding of captured steps as far as there is room."""
         return min(padded_rows(rows), room) if self._is_recorded(rows, draw) else rows
 
     def _is_recorded(self, rows: int, draw: Draw) -> bool:
@@ -118,7 +118,7 @@ class FastDecoder:
 
     def release(self) -> None:
         for name in ("_prefixes", "_shared_kv", "_lengths", "_source"):
-            vars(self).pop(name, None)  # there may be none, if the start failed
+            vars(self).pop(name, None)  # may be unset if `start` failed
 
 
 def _longer(drawn: DrawnTokens) -> DrawnTokens:
@@ -126,7 +126,8 @@ def _longer(drawn: DrawnTokens) -> DrawnTokens:
 
 
 def _state(model: Any) -> tuple[object, ...]:
-    """What differs after a change of the model; always, if torch does not count changes."""
+    """A value that changes with the model's device or weights; unique if torch tracks no versions.
+    """
     weight = model.get_output_embeddings().weight
     changes = [getattr(own, "_version", object())
                for own in model.parameters() if not own.is_inference()]

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 _HINT = ("wanted a folder with a model's files, or its name on the hub (owner/name); a model of a "
          "server needs the server's address, as endpoint")
-_DEFAULT_MAX_TOKENS = 256  # tokens of a sample, where neither options nor config say anything
-_UNSET_MAX_LENGTHS = (None, 20)  # defaults of generation configs that do not set it
+_DEFAULT_MAX_TOKENS = 256  # used if neither the options nor the config set a limit
+_UNSET_MAX_LENGTHS = (None, 20)  # values of `max_length` in a config that does not set it
 
 
 class Generator:
-    """Generates with a loaded model by the options of a `Transformers` sampler."""
+    """Generates with a loaded model and the options of a `Transformers` sampler."""
 
     def __init__(self, options: Transformers, model: Any, tokenizer: Any) -> None:
         truncation = Truncation(options.temperature, options.top_k, options.top_p,
@@ -64,12 +64,12 @@ class Generator:
         return not self._model.config.is_encoder_decoder
 
     def prompt_length(self, prompt: Prompt) -> int:
-        """The tokens that the model reads."""
+        """The number of tokens that the model reads."""
         [found] = self._prompts.of([prompt], [0])
         return len(found.source or found.prefix)
 
     def _stop_strings(self) -> StopStrings | None:
-        """The stop strings of the options and of the generation config, which loses them."""
+        """The stop strings of the options and of the generation config, removed from the config."""
         theirs, self._config.stop_strings = self._config.stop_strings or [], None
         texts = [*self._options.stop_strings, *([theirs] if isinstance(theirs, str) else theirs)]
         if texts and self._options.beams:
@@ -97,7 +97,7 @@ class Generator:
         return found
 
     def _samples(self, given: Sequence[SampledSequence]) -> list[Sample]:
-        sequences = [*given]  # which are made when they are asked for
+        sequences = [*given]  # creates them once, because they are created on access
         texts = self._detokenize([one.ids for one in sequences])
         return [self._sample(text, one) for text, one in zip(texts, sequences, strict=True)]
 
@@ -110,12 +110,12 @@ class Generator:
                       finish_reason=reason)
 
     def _is_cut(self, tokens: TokenIds) -> bool:
-        """Whether it reached the limit; an end token that was forced there is no end."""
+        """Whether it was truncated; an end token that was forced at the limit does not count."""
         forced = self._config.forced_eos_token_id is not None
         return len(tokens) >= self._limit and (forced or tokens[-1] not in self._ends)
 
     def _within_positions(self, limit: int) -> int:
-        """The limit, which the model's number of positions bounds."""
+        """The limit, bounded by the model's number of positions."""
         positions = getattr(decoder_config(self._model), "max_position_embeddings", None)
         if positions is None or limit < positions:
             return limit
@@ -125,7 +125,7 @@ class Generator:
 
 
 def load(name: str, device_name: str, dtype: str) -> tuple[Any, Any]:
-    """The model, ready to run, and its tokenizer."""
+    """The model, ready for inference, and its tokenizer."""
     device = choose_device(device_name, mps=False)
     config = load_config(name, _HINT)
     tokenizer = load_tokenizer(name)

@@ -1,4 +1,4 @@
-"""Decoders of any model of transformers, by its forward pass and its public KV cache."""
+"""Decoders for any model of transformers, with its forward pass and its public KV cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from minrisk.samplers.hf.prefixes import CacheNeeds, StepInput, TokenizedPrompt
 
 
 class CausalDecoder:
-    """Decoder of causal models: a prompt is run once, and all of its samples share its KV cache."""
+    """Decoder of causal models: a prompt is run once for all of its samples."""
 
     shares_prompts = False
 
@@ -33,7 +33,7 @@ class CausalDecoder:
 
     def start(self, prompts: Sequence[TokenizedPrompt], needs: CacheNeeds, draw: Draw,
               inputs: Tensor) -> DrawnTokens:
-        # all of one length, so that no padding can change a result
+        # prompts of equal length, so that padding cannot change a result
         prefix = upload(prefixes(prompts), self._model.device)
         return draw(self._run(prefix, None), lambda: prefix, inputs)
 
@@ -96,7 +96,7 @@ class Seq2SeqDecoder:
             vars(self).pop(name, None)  # there may be none, if the start failed
 
     def _run(self, tokens: Tensor) -> Tensor:
-        output: Any = BaseModelOutput  # its own types are stricter than what it takes
+        output: Any = BaseModelOutput  # its annotations are stricter than its behaviour
         out = self._model(
             encoder_outputs=output(last_hidden_state=self._per_prefix(self._encoded)),
             attention_mask=self._per_prefix(self._mask), decoder_input_ids=tokens,
@@ -106,7 +106,7 @@ class Seq2SeqDecoder:
         return last_logits(out.logits)
 
     def _per_prefix(self, per_source: Tensor) -> Tensor:
-        """A row for each prefix; one source is seen by all of them without a copy."""
+        """One row per prefix; a single source is expanded as a view, without a copy."""
         if len(per_source) == 1:
             return per_source.expand(len(self._sources), *per_source.shape[1:])
         return per_source[self._sources]
@@ -118,7 +118,7 @@ def rows_changed(parents: Tensor, rows: int) -> bool:
 
 
 def state_reasons(model: Any) -> list[str]:
-    """Reasons why any model needs its own forward pass in the state that it is in."""
+    """Reasons, in the state of any model, that require its own forward pass."""
     reasons = []
     if getattr(model, "hf_device_map", None):
         reasons.append("the model is spread over several devices")
@@ -147,12 +147,12 @@ def prefixes(prompts: Sequence[TokenizedPrompt]) -> Ints:
 
 
 def last_logits(logits: Tensor) -> Tensor:
-    """(R, V) of the last token, in memory that is ours to change."""
+    """(R, V) logits of the last token, in memory that may be modified."""
     return logits[:, -1].clone() if logits.shape[1] > 1 else logits[:, -1]
 
 
 def last_logits_only(model: Any) -> dict[str, int]:
-    """Arguments that limit logits to the last token, where the model takes them."""
+    """Arguments that limit logits to the last token, if the model supports that."""
     known = inspect.signature(model.forward).parameters
     return {"logits_to_keep": 1} if "logits_to_keep" in known else {}
 

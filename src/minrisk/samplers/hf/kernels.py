@@ -1,7 +1,7 @@
-"""Triton kernels for attention and for likely tokens.
+"""Triton kernels for attention and for finding likely tokens.
 
-They run on CUDA, and for tests on the CPU under Triton's interpreter. Sums are in float32, whatever
-the numbers in memory are.
+They run on CUDA, and in tests on the CPU with Triton's interpreter. They accumulate in float32 for
+any type in memory.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-MIN_DOT = 16  # rows of the smallest matrix that the tensor cores take
-_TOKENS_PER_BLOCK = 16  # tokens of its own that a row attends to at once
-_ROWS_PER_TILE, _SOURCE_TOKENS_PER_BLOCK = 64, 32  # that attend to one another at once
-_VOCABULARY_LANES, _TOKENS_PER_LANE = 1024, 8  # of the vocabulary that are read at once
-_LANES_PER_BLOCK = 8  # that are looked through at once
+MIN_DOT = 16  # minimum rows of a matrix product on tensor cores
+_TOKENS_PER_BLOCK = 16  # block size over a row's own tokens
+_ROWS_PER_TILE, _SOURCE_TOKENS_PER_BLOCK = 64, 32  # tile of rows, block of source tokens
+_VOCABULARY_LANES, _TOKENS_PER_LANE = 1024, 8  # tile of the vocabulary
+_LANES_PER_BLOCK = 8  # lanes that are compacted at once
 
 
 def self_attention(queries: Tensor, keys: Tensor, values: Tensor, cache: Tensor,
                    layer: int) -> Tensor:
-    """(R, heads, D) attention of rows to their own prefixes, whose keys and values are cached.
+    """(R, heads, D) attention of rows to the cached keys and values of their own prefixes.
 
-    `cache` says where they are (`KVCache.addresses`); the new keys and values, (R, heads, D) each,
-    are written there. They and the queries may be parts of one projection.
+    `cache` holds the addresses (`KVCache.addresses`); the new keys and values, (R, heads, D) each,
+    are written there. They and the queries may be slices of one fused projection.
     """
     rows, heads, size = queries.shape
     out = torch.empty(queries.shape, dtype=queries.dtype, device=queries.device)
-    # the heads of a row one after the other, for their keys and values are side by side
+    # heads of a row in successive programs, because their keys and values are adjacent
     _self_attention[(rows * heads,)](queries, keys, values, cache, out, layer, queries.stride(0),
                                      keys.stride(0), size ** -0.5, heads=heads, size=size,
                                      width=triton.next_power_of_2(size), block=_TOKENS_PER_BLOCK,
@@ -58,7 +58,7 @@ def _self_attention(queries, keys, values, cache, out, layer, query_stride, key_
     mass = running_max * 0 + 1
     found = value.to(tl.float32)
     first = now * 0
-    while first < now:  # Triton's interpreter knows no range up to a number from memory
+    while first < now:  # Triton's interpreter has no range() with a bound from memory
         token = first + tl.arange(0, block)
         slots = tl.load(paths + token, token < now, other=0).to(tl.int64)
         where = slots[:, None] * heads * size + at[None, :]
@@ -77,7 +77,7 @@ def _self_attention(queries, keys, values, cache, out, layer, query_stride, key_
 
 @triton.jit
 def own_tokens(cache, layer, row, like):
-    """Where the keys and values of tokens are in a layer, the slots of a row, and its new token."""
+    """Pointers to a layer's keys and values and to a row's slots, and the slot of its new token."""
     start, stride = tl.load(cache), tl.load(cache + 1)
     start += layer * 2 * stride
     paths = tl.load(cache + 2).to(tl.pointer_type(tl.int32)) + row * tl.load(cache + 3)
@@ -86,7 +86,7 @@ def own_tokens(cache, layer, row, like):
 
 @triton.jit
 def shared_tokens(cache, layer, like):
-    """Where the keys and values of sources are in a layer, and room for the tokens of each."""
+    """Pointers to a layer's keys and values of the sources, and the capacity of each source."""
     start, stride = tl.load(cache + 4), tl.load(cache + 5)
     start += layer * 2 * stride
     return _pointer(start, like), _pointer(start + stride, like), tl.load(cache + 6)
@@ -99,14 +99,14 @@ def source_lengths(cache):
 
 @triton.jit
 def _pointer(address, like):
-    """To numbers of the kind that another one points to; the hint lets threads read 16 bytes."""
+    """An address as a pointer of the type of `like`; the hint allows loads of 16 bytes."""
     return tl.multiple_of(address.to(tl.pointer_type(like.dtype.element_ty)), 16)
 
 
 def cross_attention(queries: Tensor, cache: Tensor, layer: int, source: Tensor) -> Tensor:
-    """(R, heads, D) attention of rows to their sources, whose keys and values are cached.
+    """(R, heads, D) attention of rows to the cached keys and values of their sources.
 
-    `cache` says where (`KVCache.addresses`); rows of one source are side by side.
+    `cache` holds the addresses (`KVCache.addresses`); rows of the same source are adjacent.
     """
     rows, heads, size = queries.shape
     out = torch.empty_like(queries)
@@ -138,20 +138,20 @@ def attend_to_sources(query, own, is_row, cache, layer, like, head, heads, scale
                       splits: tl.constexpr, softcap: tl.constexpr, tile: tl.constexpr,
                       block: tl.constexpr, size: tl.constexpr, width: tl.constexpr,
                       precision: tl.constexpr):
-    """Attention of a tile of rows to their sources `own`, ascending, of which each is read once.
+    """Attention of a tile of rows to their sources `own` (ascending), each of which is read once.
 
-    Of each source one of some `splits` is read. Returns sums of values (tile, width) that are to
-    be divided by the masses (tile,), and the running maxima (tile,).
+    Only one of `splits` parts of each source is read. Returns weighted sums of values (tile,
+    width), the masses (tile,) to divide them by, and the running maxima (tile,).
     """
     keys, values, room = shared_tokens(cache, layer, like)
     lengths = source_lengths(cache)
     at = tl.arange(0, width)
-    top = tl.full([tile], -1e30, tl.float32)  # a number, so that differences are
+    top = tl.full([tile], -1e30, tl.float32)  # finite, because -inf - -inf is NaN
     mass = tl.zeros([tile], tl.float32)
     found = tl.zeros([tile, width], tl.float32)
     last = tl.max(own, axis=0)
     now = tl.min(tl.where(is_row, own, last), axis=0)
-    while now <= last:  # one source nearly always
+    while now <= last:  # nearly always a single source
         length = tl.load(lengths + now)
         share = tl.cdiv(tl.cdiv(length, splits), block) * block
         first = split * share
@@ -172,8 +172,8 @@ def attend_to_sources(query, own, is_row, cache, layer, like, head, heads, scale
 @triton.jit
 def attend(found, mass, top, query, keys, values, inside, valid, scale, softcap: tl.constexpr,
            precision: tl.constexpr):
-    """The sums, masses and maxima of rows with those of some more tokens, which keys and values
-    point to; rows attend to tokens that are valid.
+    """Update the online softmax (sums, masses, maxima) of rows with a block of tokens, at the
+    pointers `keys` and `values`; rows attend only to valid tokens.
     """
     key = tl.load(keys, inside, other=0)
     score = capped(tl.dot(query, tl.trans(key), input_precision=precision) * scale, softcap)
@@ -188,22 +188,22 @@ def attend(found, mass, top, query, keys, values, inside, valid, scale, softcap:
 
 @triton.jit
 def capped(score, softcap: tl.constexpr):
-    """Scores that tanh keeps below a number; 0 leaves them as they are."""
+    """Scores with tanh soft-capping; 0 disables it."""
     if softcap > 0:
         score = softcap * (1 - 2 / (tl.exp(2 * score / softcap) + 1))
     return score
 
 
 def dot_precision(queries: Tensor) -> str:
-    """The precision of matrix products in kernels; that of fp32 is not lowered."""
+    """The precision of matrix products in kernels; full precision for fp32."""
     return "ieee" if queries.dtype == torch.float32 else "tf32"
 
 
 def likely(logits: Tensor, least: float, width: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The tokens whose log-probability is `least` or more, and the likeliest in any case.
+    """The tokens whose log-probability is at least `least`, and always the most likely one.
 
-    Of logits (R, V): tokens and their log-probabilities, (R, width) each, in no order, where there
-    is none 0 and -inf; and the logarithms (R,) of the sums that make probabilities of the logits.
+    For logits (R, V), returns unordered tokens and their log-probabilities, (R, width) each, padded
+    with 0 and -inf, and the logsumexp (R,) of the logits.
     """
     rows, vocabulary = logits.shape
     lanes = torch.empty(rows, width, dtype=torch.int32, device=logits.device)
@@ -225,12 +225,12 @@ def likely(logits: Tensor, least: float, width: int) -> tuple[Tensor, Tensor, Te
 @triton.jit
 def _likely_lanes(logits, found, counts, totals, thresholds, least, width,
                   vocabulary: tl.constexpr, lanes: tl.constexpr, depth: tl.constexpr):
-    """Lane i has the tokens i, i + lanes, i + 2 lanes, ...; most lanes have no likely one."""
+    """Lane i covers the tokens i, i + lanes, i + 2 lanes, ...; most lanes have no likely token."""
     row = tl.program_id(0).to(tl.int64)
     logits += row * vocabulary
     lane = tl.arange(0, lanes)
     block = tl.arange(0, depth)[:, None] * lanes + lane[None, :]
-    # of each lane, so that threads need not wait for one another; below any logit, and finite
+    # per lane, so that threads need not synchronise; below any logit, but finite
     tops = tl.full([lanes], -1e30, tl.float32)
     mass = tl.zeros([lanes], tl.float32)
     for first in range(0, vocabulary, depth * lanes):

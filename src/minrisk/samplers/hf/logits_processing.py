@@ -1,7 +1,7 @@
-"""Logits processing that a generation config asks for: tokens banned, forced or penalised.
+"""Logits processing of a generation config: tokens that are banned, forced or penalised.
 
-Single tokens that are banned, always or at the start, are masked in place; everything else is done
-by transformers' own processors, which get each prefix as `generate` would pass it.
+Single banned tokens, always or at the start, are masked in place; everything else is left to
+transformers' own processors, which get each prefix as `generate` would pass it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from minrisk._core.errors import InputError
 from minrisk.samplers.hf.stop_strings import StopStrings
 from minrisk.samplers.hf.truncation import Candidates, Truncation
 
-# settings that need more than a prefix, and their values when they are off
+# settings that need more than the prefix, and the values that disable them
 _UNSUPPORTED_SETTINGS: dict[str, tuple[object, ...]] = {
     "guidance_scale": (None, 1, 1.0),
     "encoder_repetition_penalty": (None, 1.0),
@@ -45,31 +45,31 @@ _UNSUPPORTED_SETTINGS: dict[str, tuple[object, ...]] = {
 
 @dataclass(frozen=True)
 class LogitsProcessing:
-    """Turns the logits of a step into candidates: tokens to sample from, with log-probabilities.
+    """Turns the logits of a step into candidates to sample from.
 
-    Two recordable objects are equal if they do the same.
+    Recordable objects are equal if they compute the same.
     """
 
     banned: tuple[int, ...]  # token ids
     banned_on_device: Tensor = field(compare=False)  # the same on the device
-    processors: Any = field(compare=False)  # a LogitsProcessorList, which takes more than it says
+    processors: Any = field(compare=False)  # LogitsProcessorList; its annotations are too strict
     truncation: Truncation
 
     @property
     def is_recordable(self) -> bool:
-        """Whether it does the same at every step, on the device alone."""
+        """Whether a CUDA graph can capture it: the same at every step, entirely on the device."""
         return not self.processors
 
     def __call__(self, logits: Tensor, history: Callable[[], Tensor]) -> Candidates:
-        """Candidates by logits (R, V), which are changed in place; `history` is (R, T)."""
+        """Candidates from logits (R, V), which are modified in place; `history` is (R, T)."""
         banned = logits[:, self.banned_on_device].float()
-        if len(self.banned) != 1:  # it is the logit itself, and saves seven kernels
+        if len(self.banned) != 1:  # logsumexp of one logit is the logit, without seven kernels
             banned = banned.logsumexp(1, keepdim=True)
         logits.index_fill_(1, self.banned_on_device, -math.inf)
         if self.is_recordable and self.truncation.uses_likely_kernel(logits.device):
             return self.truncation.likely(logits, banned)
         scores = logs = logits.log_softmax(1, dtype=torch.float32)
-        known = logits[:1].argmax(1)  # a token that the model does not rule out
+        known = logits[:1].argmax(1)  # a token with a finite logit
         total = logits[:, known].float() - logs[:, known]
         if self.processors:
             scores = self.processors(history(), logits.float()).log_softmax(1)
@@ -78,21 +78,21 @@ class LogitsProcessing:
 
 @dataclass(frozen=True)
 class GenerationSettings:
-    """The end of texts, and the logits processing of each step."""
+    """The end-of-sequence tokens, and the logits processing of each step."""
 
-    ends: tuple[int, ...]  # token ids that end a text
-    ends_on_device: Tensor  # the same
-    start: int  # tokens of a text that are given
-    limit: int  # tokens of a sample
-    _min_tokens: int  # tokens before a text may end
-    _before_and_after: tuple[LogitsProcessing, LogitsProcessing]  # before that, and from there on
+    ends: tuple[int, ...]  # end-of-sequence token ids
+    ends_on_device: Tensor  # the same on the device
+    start: int  # length of the prefix
+    limit: int  # maximum tokens of a sample
+    _min_tokens: int  # tokens before a sample may end
+    _before_and_after: tuple[LogitsProcessing, LogitsProcessing]  # before and from `_min_tokens`
     _at_one_step: dict[int, list[LogitsProcessor]]
-    stop: StopStrings | None = None  # texts that end a text
+    stop: StopStrings | None = None  # strings that end a sample
 
     @classmethod
     def of(cls, config: GenerationConfig, start: int, limit: int, device: torch.device,
            truncation: Truncation, stop: StopStrings | None = None) -> GenerationSettings:
-        """For texts of which `start` tokens are given."""
+        """The settings for sequences with a prefix of `start` tokens."""
         refused = [name for name, off in _UNSUPPORTED_SETTINGS.items()
                    if getattr(config, name, None) not in off]
         if refused:
@@ -123,7 +123,7 @@ def _sorted(tokens: Iterable[int]) -> tuple[int, ...]:
 
 
 def token_id_list(given: int | Iterable[int] | None) -> list[int]:
-    """Token ids, of which a config may name none, one or several."""
+    """A list of token ids from a config value: None, one id or several."""
     if given is None:
         return []
     return [given] if isinstance(given, int) else [int(token) for token in given]
@@ -154,7 +154,7 @@ def _processors(config: Any, ends: list[int], start: int) -> Iterator[LogitsProc
 
 def _at_one_step(config: Any, start: int, limit: int, device: Any
                  ) -> dict[int, list[LogitsProcessor]]:
-    """Processors that act at one step only, after all others."""
+    """Processors that act at a single step, after all others."""
     found: dict[int, list[LogitsProcessor]] = {}
     begins = start == 1 and config.forced_bos_token_id is not None
     if begins:

@@ -1,4 +1,4 @@
-"""The self-attention KV cache of a batch of prefixes: tokens that prefixes share are held once."""
+"""The self-attention KV cache of a batch of prefixes; tokens of shared prefixes are stored once."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ _MIN_SLOTS = 2048
 
 
 class PrefixCache:
-    """A slot for each token, and for each row of the batch the slots of its tokens.
+    """A paged cache: one slot per token, and for each row of the batch the slots of its tokens.
 
-    Rows that branch refer to the slots of the row that they continue; no keys and values are
-    copied.
+    Rows that branch reference the slots of their parent row; keys and values are not copied.
     """
 
     def __init__(self, layers: int, heads: int, size: int, like: Tensor, slots: int) -> None:
         self.kv = like.new_empty(layers, 2, slots, heads, size)  # (layers, 2, slots, heads, D)
         self.paths = torch.empty(0, 0, dtype=torch.int32, device=like.device)  # (R, T) slots
-        self._used = 0  # slots
+        self._used = 0  # number of used slots
 
     @property
     def length(self) -> int:
-        """Tokens of each row."""
+        """The number of tokens of each row."""
         return self.paths.shape[1]
 
     def append(self, parents: Tensor) -> None:
-        """Slots for the next token of rows, which continue the rows `parents` (R,)."""
+        """Allocate slots for the next token of rows that continue the rows `parents` (R,)."""
         if self.length:
             self.paths = self.paths.index_select(0, parents)
         if self._used + len(parents) > self.kv.shape[2]:
@@ -41,13 +40,13 @@ class PrefixCache:
         return torch.arange(first, first + count, dtype=torch.int32, device=self.paths.device)
 
     def _make_room(self, rows: int) -> None:
-        """Removes tokens of rows that have ended, or grows if they are not the greater part."""
+        """Removes tokens of ended rows if they are the majority, else grows."""
         slots = self.paths.flatten()
         if 2 * (len(slots) + rows) > self.kv.shape[2]:
             self._grow(self._used + rows)
             return
         for kv in self.kv:
-            kv[:, : len(slots)] = kv[:, slots]  # a copy for each row
+            kv[:, : len(slots)] = kv[:, slots]  # layer by layer, because indexing makes a copy
         self._used = len(slots)
         self.paths = self._slots(0, self._used).view_as(self.paths)
 

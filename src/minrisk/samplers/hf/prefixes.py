@@ -1,11 +1,12 @@
 """Draw many samples and run the model once for every distinct prefix of them.
 
-The tokens of each sample depend on random numbers of its own, so that n samples are independent;
-those with the same prefix so far are one row of the model's batch. When they differ, the
-row branches; when all of them have ended, it is removed.
+Each sample has its own random numbers, so that the n samples are independent; samples with the same
+prefix so far share a row of the model's batch. When they diverge, the row branches; when all of
+them have ended, it is removed.
 
-Samples and the tree of their prefixes stay on the device: a step makes the host wait once, for the
-sizes of the next one. Where the next one can be launched without them, the host waits after that.
+Samples and the tree of their prefixes stay on the device: each step synchronises once, for the
+sizes of the next one. If the next step can be launched without them, the host waits only after the
+launch.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from minrisk.samplers.hf.drawing import Draw, DrawnTokens, SampleState, Sizes
 from minrisk.samplers.hf.logits_processing import GenerationSettings
 from minrisk.samplers.hf.random_streams import RandomStream
 
-# below 1 by more than what adding a row's number rounds away
+# below 1 even after a row number is added and the sum is rounded
 _LARGEST_UNIFORM = 1 - 2.0**-32
-_MAX_ENDED = 16384  # samples that ended may stay until there are as many, so that sizes are few
+_MAX_ENDED = 16384  # samples up to which ended ones are kept, so that there are few sizes
 
 
 @dataclass(frozen=True)
 class TokenizedPrompt:
-    """A source to encode, if the model has an encoder, and the prefix of the text."""
+    """A source to encode, if the model has an encoder, and the prefix of the output."""
 
     source: tuple[int, ...]
     prefix: tuple[int, ...]
@@ -47,9 +48,9 @@ class SamplingJob:
     """Some of the samples of a prompt."""
 
     prompt: TokenizedPrompt
-    index: int  # of the prompt in the input, for its random stream
-    n: int  # samples of the prompt in all
-    samples: range  # which of them
+    index: int  # position of the prompt in the input, which seeds its random stream
+    n: int  # total number of samples of the prompt
+    samples: range  # the samples of this job
 
     def halves(self) -> list[SamplingJob]:
         middle = len(self.samples) // 2
@@ -59,21 +60,21 @@ class SamplingJob:
 
 @dataclass(frozen=True)
 class StepInput:
-    """Input of a decoder at a step; rows of one prompt are side by side."""
+    """Input of a decoder at a step; rows of the same prompt are adjacent."""
 
     rows: int  # R
-    parents: Tensor  # (R or more,) the row that each one continues, in ascending order
-    tokens: Tensor  # (R or more,) the last token of each row; after the last row, it is repeated
-    history: Callable[[], Tensor]  # (R, T) all tokens of each row, made on demand
+    parents: Tensor  # (at least R,) the row that each one continues, ascending; padded
+    tokens: Tensor  # (at least R,) the last token of each row, padded by repeating the last one
+    history: Callable[[], Tensor]  # (R, T) all tokens of each row, computed on demand
 
     def first(self, rows: int) -> tuple[Tensor, Tensor]:
-        """Parents and tokens of some rows."""
+        """Parents and tokens of the first `rows` rows."""
         return self.parents[:rows], self.tokens[:rows]
 
 
 @dataclass(frozen=True)
 class CacheNeeds:
-    """What a KV cache may have to hold, and the bytes that it may take."""
+    """The capacity that a KV cache may need, and its maximum size in bytes."""
 
     samples: int
     steps: int
@@ -81,65 +82,65 @@ class CacheNeeds:
 
 
 class PrefixDecoder(Protocol):
-    """A model that extends rows of prefixes by a token, which `draw` makes of logits and inputs."""
+    """A model that extends prefixes (rows) by a token, which `draw` samples from the logits."""
 
-    token_bytes: int  # of the KV cache for a token
-    shares_prompts: bool  # the cache has each prompt once, not once for each row
+    token_bytes: int  # bytes of the KV cache per token
+    shares_prompts: bool  # whether the cache holds each prompt once, rather than once per row
 
     def start(self, prompts: Sequence[TokenizedPrompt], needs: CacheNeeds, draw: Draw,
               inputs: Tensor) -> DrawnTokens:
-        """The first tokens, with a row for each prompt."""
+        """Draw the first tokens, with one row per prompt."""
         ...
 
     def step(self, step_input: StepInput, draw: Draw, inputs: Tensor) -> DrawnTokens:
-        """The next tokens."""
+        """Draw the next tokens."""
         ...
 
     def can_run_ahead(self, rows: int, samples: int, draw: Draw) -> bool:
-        """Whether a step needs no host, and takes no longer for as many rows as samples."""
+        """Whether a step can be launched before its sizes are known, at no cost for extra rows."""
         ...
 
     def release(self) -> None:
-        """Gives the memory of the texts back."""
+        """Frees the memory of the sequences."""
         ...
 
 
 class CacheOverflow(Exception):  # noqa: N818 - a signal between two of our own functions
-    """The KV cache takes more memory than it may."""
+    """The KV cache would exceed its memory limit."""
 
 
 @dataclass(frozen=True)
 class FinishedSequences:
-    """The distinct texts of some jobs, by the job and then by the first sample."""
+    """The E distinct sequences of some jobs, ordered by job, then by first sample."""
 
     job: Ints  # (E,)
-    tokens: TokenIds  # of one text after the other
-    ends: Ints  # (E,) of the texts among them
-    count: Ints  # (E,)
-    first: Ints  # (E,) the number of the first sample with this text
-    logprob: Floats  # (E,)
-    truncated: Floats  # (E,)
+    tokens: TokenIds  # all sequences, concatenated
+    ends: Ints  # (E,) end of each sequence in `tokens`
+    count: Ints  # (E,) number of samples
+    first: Ints  # (E,) number of the first sample with this sequence
+    logprob: Floats  # (E,) under the model itself
+    truncated: Floats  # (E,) log-probability under the distribution that was sampled from
 
 
 class _TokenTree:
-    """Nodes are the distinct prefixes of all steps."""
+    """The prefix tree: one node per distinct prefix, step by step."""
 
     def __init__(self) -> None:
-        self._parents: list[Tensor] = []  # of each step; those of the first are not used
-        self._columns: list[Tensor] = []  # as in `SampledTokens`
+        self._parents: list[Tensor] = []  # parents of the nodes of each step; unused for the first
+        self._columns: list[Tensor] = []  # columns of `SampledTokens`, for each step
 
     def append(self, parents: Tensor, columns: Tensor) -> None:
-        """The nodes of the next step."""
+        """Add the nodes of the next step."""
         self._parents.append(parents)
         self._columns.append(columns)
 
     def tokens(self, nodes: Tensor) -> Tensor:
-        """(E, T) the tokens of nodes (E,) of the last step."""
+        """(E, T) tokens on the paths to nodes (E,) of the last step."""
         return torch.cat(self._columns)[:, 0].int()[self._paths(nodes)]
 
     def read(self, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Of nodes (E,): the tokens, one text after the other, the lengths (E,) of the texts, and
-        the sums (E, 2) of their log-probabilities.
+        """For nodes (E,), the concatenated tokens of their sequences, the lengths (E,), and the
+        sums (E, 2) of log-probabilities.
         """
         ends = upload(np.cumsum([len(own) for own in self._parents]), nodes.device)
         lengths = 1 + torch.searchsorted(ends, nodes, right=True)
@@ -151,7 +152,8 @@ class _TokenTree:
         return columns[:, 0].int()[paths[inside]], lengths, torch.stack(sums, 1)
 
     def _paths(self, nodes: Tensor) -> Tensor:
-        """(E, T) the nodes up to each node, at the ends of the lines; anything before them."""
+        """(E, T) the nodes on the path to each node, right-aligned; arbitrary values before them.
+        """
         parents, steps = torch.cat(self._parents), len(self._parents)
         found = nodes.new_empty(steps, len(nodes))
         found[-1] = nodes
@@ -161,7 +163,7 @@ class _TokenTree:
 
 
 class _Uniforms:
-    """Random numbers from [0, 1) of all samples, generated for several steps at a time."""
+    """Uniform random numbers of all samples, generated for several steps at a time."""
 
     def __init__(self, seed: int, jobs: Sequence[SamplingJob], device: torch.device) -> None:
         self._streams = [RandomStream(seed, job.index, job.n) for job in jobs]
@@ -172,9 +174,9 @@ class _Uniforms:
         self._device = device
 
     def generate(self, jobs: Iterable[int]) -> Tensor:
-        """(steps, samples) for the next steps; anything for samples of other jobs.
+        """(steps, samples) numbers for the next steps; arbitrary ones for samples of other jobs.
 
-        The numbers before have to be on the device by then.
+        The upload of the previous numbers must have finished.
         """
         found = self._numbers.numpy()
         for i in jobs:
@@ -190,9 +192,9 @@ class _Samples:
     def __init__(self, jobs: Sequence[SamplingJob], seed: int, device: torch.device) -> None:
         self._jobs = jobs
         counts = [len(job.samples) for job in jobs]
-        self._job = upload(np.repeat(np.arange(len(jobs)), counts), device)  # of each sample
-        self._node = torch.empty_like(self._job)  # of each sample, up to date once it has ended
-        self._sample = torch.arange(len(self._job), device=device)  # by number in the state
+        self._job = upload(np.repeat(np.arange(len(jobs)), counts), device)  # job of each sample
+        self._node = torch.empty_like(self._job)  # node of each sample, valid once it has ended
+        self._sample = torch.arange(len(self._job), device=device)  # number in the state -> sample
         self._state = SampleState.first(self._job)
         self._tree = _TokenTree()
         self._random = _Uniforms(seed, jobs, device)
@@ -202,7 +204,7 @@ class _Samples:
         return len(self._job)
 
     def inputs(self, step: int) -> Tensor:
-        """The inputs of `Draw` for a step; steps must come in order."""
+        """The inputs of `Draw` for a step; must be called in the order of steps."""
         row = step % RandomStream.steps
         if row == 0:
             self._uniforms = pad(self._next_uniforms[:, self._sample],
@@ -211,36 +213,36 @@ class _Samples:
             self._active_jobs: list[int] = torch.unique(
                 self._job[self._active(self._state)]).tolist()
         found = torch.cat([self._uniforms[row].view(torch.int64), self._state.packed])
-        # not what a CUDA graph returned, which its next replay overwrites
+        # a copy, because the output of a CUDA graph is overwritten by its next replay
         self._state = SampleState.of_inputs(found)
         return found
 
     def prepare(self, step: int) -> None:
-        """Generates the random numbers of a step, which may be done while the device is busy."""
+        """Generates the random numbers of a step, to overlap with work of the device."""
         if step % RandomStream.steps == 0:
             self._next_uniforms = self._random.generate(self._active_jobs)
 
     def _active(self, state: SampleState) -> Tensor:
-        """Samples that go on, those of a row side by side."""
+        """Samples that have not ended; samples of the same row are adjacent."""
         return self._sample[state.numbers[state.rows >= 0]]
 
     @property
     def keeps_ended(self) -> bool:
-        """Whether samples that have ended stay where they are."""
+        """Whether ended samples are kept in the state."""
         return len(self._state.numbers) <= _MAX_ENDED
 
     def advance(self, drawn: DrawnTokens) -> Callable[[], Sizes]:
-        """Takes the state after a step; what it returns waits for its sizes."""
+        """Takes over the state after a step; returns a function that waits for its sizes."""
         self._state = drawn.state
         return drawn.state.copy_sizes()
 
     def update(self, drawn: DrawnTokens, sizes: Sizes, inputs: Tensor) -> None:
-        """Takes what a step drew from its inputs."""
+        """Adds the tokens that a step drew from its inputs."""
         if sizes.invalid_row >= 0:
             before = SampleState.of_inputs(inputs)
             invalid = self._sample[before.numbers[before.rows == sizes.invalid_row]]
             raise not_finite_error(self._jobs[int(self._job[invalid[0]])].index)
-        # copies without the room for more
+        # copies without the padding
         self._tree.append(drawn.parents[: sizes.children].clone(),
                           drawn.columns[: sizes.children].clone())
         if 2 * sizes.samples <= len(self._state.numbers) > _MAX_ENDED:
@@ -260,13 +262,13 @@ class _Samples:
                          partial(self._history, self._state, rows, prefixes))
 
     def _history(self, state: SampleState, rows: int, prefixes: Tensor) -> Tensor:
-        """(R, T) all tokens of each row, the prefixes of the jobs included."""
+        """(R, T) all tokens of each row, including the prefixes of the jobs."""
         jobs = torch.empty(rows, dtype=torch.int64, device=prefixes.device)
         jobs[state.rows[state.rows >= 0]] = self._job[self._active(state)]
         return torch.cat([prefixes[jobs], self._tree.tokens(state.row_nodes[:rows])], 1)
 
     def sequences(self) -> FinishedSequences:
-        """The texts of all samples, when all of them have ended."""
+        """The sequences of all samples, once all have ended."""
         self._node[self._sample] = self._state.nodes[: len(self._sample)]
         nodes, text, count = torch.unique(self._node, return_inverse=True, return_counts=True)
         first = torch.full_like(nodes, len(text)).scatter_reduce(
@@ -284,7 +286,7 @@ def sample_sequences(
         decoder: PrefixDecoder, settings: GenerationSettings, jobs: Sequence[SamplingJob],
         seed: int, memory: float,
         progress: Callable[[int], None] = lambda ended: None) -> FinishedSequences:
-    """All samples of all jobs; `progress` gets the number of those that have ended."""
+    """Draws all samples of all jobs; `progress` gets the number of samples that have ended."""
     device = settings.ends_on_device.device
     samples = _Samples(jobs, seed, device)
     prefixes = upload(np.array([job.prompt.prefix for job in jobs], np.intp), device)
@@ -302,7 +304,7 @@ def sample_sequences(
     for step in range(1, settings.limit + 1):
         new_sizes = samples.advance(drawn)
         ahead = None
-        # the sizes are those of the step before: samples, and rows with them, become no more
+        # sizes of the previous step are upper bounds: the number of samples never grows
         if (step < settings.limit and drawn.longer is None and samples.keeps_ended
                 and decoder.can_run_ahead(sizes.rows, sizes.samples, Draw.at(step, settings))):
             drawn = drawn.copied()
@@ -324,6 +326,6 @@ def sample_sequences(
 
 
 def not_finite_error(index: int) -> InputError:
-    """The error for logits that give no distribution."""
+    """The error for non-finite logits."""
     return InputError(f"source {index + 1}: the model's logits are not numbers (NaN or infinite); "
                       "choose another dtype, such as fp32, or check the model's weights")

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 # tokenizers of models that need a target language
 _MULTILINGUAL = ("M2M100Tokenizer", "NllbTokenizer", "MBart50Tokenizer")
 _SYSTEM = ("system", "developer")  # roles
-_PLACEHOLDER = "\x1asource\x1a"  # of a message, in a rendered template
-_UNLIMITED_TOKENS = 1_000_000  # tokenizers without a limit report a larger number
+_PLACEHOLDER = "\x1asource\x1a"  # stands for the message in a rendered template
+_UNLIMITED_TOKENS = 1_000_000  # tokenizers without a limit report more than this
 
 
 class PromptEncoder:
-    """Turns prompts and messages into the token ids that a model is given."""
+    """Turns prompts and messages into the token ids of the model's input."""
 
     def __init__(self, options: Transformers, model: Any, tokenizer: Any, limit: int) -> None:
         self._options, self._tokenizer = options, tokenizer
@@ -39,19 +39,19 @@ class PromptEncoder:
                              "put it into prompt")
         if options.source_language is not None:
             self._set_source(options.source_language)
-        # the token of the target language
+        # the target language token
         self.forced_bos: int | None = model.generation_config.forced_bos_token_id
         kind = type(tokenizer).__name__
         if options.target_language is not None:
             self.forced_bos = self._check_code(options.target_language)
-            if kind.startswith("MBartTokenizer"):  # texts begin with the code
+            if kind.startswith("MBartTokenizer"):  # the output starts with the language code
                 self._decoder_prefix, self.forced_bos = (self.forced_bos,), None
         elif self.forced_bos is None and kind.startswith(_MULTILINGUAL):
             raise InputError("this model writes many languages; set target_language to one of "
                              f"its codes, which look like {_examples(tokenizer)}")
 
     def _set_source(self, language: str) -> None:
-        if not hasattr(self._tokenizer, "src_lang"):  # it would not look at it
+        if not hasattr(self._tokenizer, "src_lang"):  # it would ignore the language
             raise InputError(f"source_language {language!r}: this model does not ask which "
                              "language it reads; leave it out")
         self._check_code(language)
@@ -97,11 +97,11 @@ class PromptEncoder:
         return ids
 
     def _render(self, messages: Sequence[Message], **settings: Any) -> Any:
-        """The messages as the model's chat template has them, up to where its answer begins."""
+        """The messages rendered by the chat template, up to where the answer begins."""
         try:
             return self._tokenizer.apply_chat_template(
                 self._with_system(messages), add_generation_prompt=True, **settings)
-        except Exception as error:  # a template is a program, and may raise anything
+        except Exception as error:  # templates are programs and may raise anything
             raise InputError(f"the model's chat template does not take these messages: {error}"
                              ) from None
 
@@ -115,12 +115,12 @@ class PromptEncoder:
 
     @lazy
     def _markers(self) -> list[str]:
-        """Markers of the chat template, by which a prompt is recognised that has them already."""
+        """Markers of the chat template, to recognise prompts that are already templated."""
         rendered = self._render([{"role": "user", "content": _PLACEHOLDER}], tokenize=False)
         bos = self._tokenizer.bos_token or ""
         tokens = [token for token in self._tokenizer.get_added_vocab()
                   if token in rendered and token != bos]
-        # templates of plain text: the line before the message
+        # for templates without special tokens, the line before the message
         before = rendered.partition(_PLACEHOLDER)[0].removeprefix(bos).strip().splitlines()
         return tokens or before[-1:]
 
@@ -133,7 +133,7 @@ class PromptEncoder:
              "the rest")
 
     def _cut(self, ids: list[int]) -> list[int]:
-        """A source keeps its beginning and its last token; a prompt keeps what comes last."""
+        """Truncate: a source keeps its beginning and its last token, a prompt keeps its end."""
         if len(ids) <= self._max_source_tokens:
             return ids
         if self._causal:
@@ -152,7 +152,7 @@ class PromptEncoder:
 
 
 def decoder_start(model: Any) -> int:
-    """The token that starts the decoder."""
+    """The decoder start token."""
     config = model.generation_config
     for token in (config.decoder_start_token_id, model.config.decoder_start_token_id,
                   config.bos_token_id):

@@ -1,4 +1,4 @@
-"""Random numbers of each sample, whatever batch it is in."""
+"""Random numbers of each sample, independent of its batch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from minrisk._core.sampler import check_numbers
 
 
 class RandomStream:
-    """Uniform numbers from [0, 1) for n samples at every step, of which many come at once."""
+    """Uniform numbers in [0, 1) for n samples, generated for several steps at a time."""
 
-    steps: ClassVar[int] = 16  # that come at once
+    steps: ClassVar[int] = 16  # steps per call of `next_steps`
 
     def __init__(self, seed: int, index: int, n: int) -> None:
         check_numbers(n, seed)

@@ -1,4 +1,4 @@
-"""Steps as CUDA graphs: rows are padded to a few numbers, so that few recordings are needed."""
+"""Decoding steps as CUDA graphs; row counts are padded, so that few captures are needed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from minrisk.samplers.hf.attention import Network, TritonAttention
 from minrisk.samplers.hf.drawing import Draw, DrawnTokens
 
 _MAX_RECORDINGS = 256
-_MIN_ROW_STEP = 256  # that larger numbers of rows are multiples of
+_MIN_ROW_STEP = 256  # larger row counts are multiples of this
 
 
 @dataclass(frozen=True)
 class _GraphKey:
-    """What is fixed in a recording."""
+    """Everything that is constant in a captured graph."""
 
     rows: int
-    inputs: int  # numbers, as many as the samples need
+    inputs: int  # size of the packed inputs, which depends on the number of samples
     draw: Draw
 
 
@@ -33,7 +33,7 @@ class RecordedSteps:
 
     def step(self, tokens: Tensor, source: Tensor, cache: Tensor, draw: Draw,
              inputs: Tensor) -> DrawnTokens:
-        """The next tokens after those of rows, of which there should be few numbers."""
+        """Draw the next tokens; row counts should be padded (`padded_rows`)."""
         key = _GraphKey(len(tokens), len(inputs), draw)
 
         def run(all_inputs: Tensor) -> DrawnTokens:
@@ -41,15 +41,15 @@ class RecordedSteps:
                 all_inputs, [key.rows, key.rows, len(all_inputs) - 2 * key.rows - key.inputs,
                              key.inputs])
             logits = self._network.step(tokens, cache[-1:], TritonAttention(cache, source))
-            # without what would keep the logits of every recording
+            # `longer` would keep the logits of every graph alive
             return replace(draw(logits, _no_history, inputs), longer=None)
 
-        # that a recording runs the step several times changes nothing
+        # capturing may run the step several times, which has no side effects
         return self._graphs.run(key, [tokens, source, cache, inputs], run)
 
 
 def padded_rows(number: int) -> int:
-    """Up to a power of four that is 16 at least; of more than 256 up to one of few numbers."""
+    """Round up to a power of four of at least 16; above 256, to one of few sizes."""
     if number <= _MIN_ROW_STEP:
         return int(max(16, 1 << 2 * -(-(number - 1).bit_length() // 2)))
     step = max(_MIN_ROW_STEP, next_power_of_two(number) // 8)

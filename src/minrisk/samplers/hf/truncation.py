@@ -1,7 +1,7 @@
 """Truncation of distributions (top-k, top-p, min-p, epsilon, eta) in transformers' order.
 
-Each truncation keeps the most likely tokens of a row, so that all work on one sorted list, which is
-short where that is enough: the vocabulary is passed over twice, not ten times.
+Each truncation keeps the most likely tokens of a row, so all of them work on one sorted list, which
+is short if possible: this takes two passes over the vocabulary instead of ten.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from torch import Tensor
 from minrisk._core.options import Options, option
 from minrisk._torch.device import triton_not_supported_reasons
 
-_MAX_TIES = 32  # tokens as likely as the last of the top k that a short list may hold
-_KERNEL_MARGIN = 1e-4  # by which a kernel's probabilities may differ from ours
-_FIRST_LIST_TOKENS = 256  # where the options do not bound the number of candidates
-_LOGITS_COPIES = 4  # copies of the logits that are held at once, without a kernel
-Cut = Callable[[Tensor], Tensor]  # log-probabilities (R, K), best first -> those to keep
+_MAX_TIES = 32  # ties with the k-th token for which a short list has room
+_KERNEL_MARGIN = 1e-4  # tolerance for differences between log-probabilities of kernel and torch
+_FIRST_LIST_TOKENS = 256  # length of the list if the options do not bound the candidates
+_LOGITS_COPIES = 4  # copies of the logits in memory at a time, without the kernel
+Cut = Callable[[Tensor], Tensor]  # log-probabilities (R, K), best first -> mask of those to keep
 
 
 class Candidates(Protocol):
@@ -30,11 +30,11 @@ class Candidates(Protocol):
 
     @property
     def longer(self) -> Callable[[], Candidates] | None:
-        """Candidates that are enough in any case, where these may not be: tokens are -1 then."""
+        """A longer list, if this one may be too short, in which case sampled tokens are -1."""
         ...
 
     def sample(self, uniforms: Tensor) -> SampledTokens:
-        """A token for each of the uniforms, which are row numbers plus numbers from [0, 1)."""
+        """A token for each uniform number in [0, 1), to which the row number has been added."""
         ...
 
 
@@ -42,19 +42,19 @@ class Candidates(Protocol):
 class SampledTokens:
     """The next tokens of N samples, on the device."""
 
-    index: Tensor  # (N,) among the candidates of all rows, those of a row side by side
-    rows: Tensor  # (N,) where they were found; other rows if the logits were not finite
-    # (N, 3): the token, the log-probability of sampling it, and that under the model as it is
+    index: Tensor  # (N,) position among the candidates of all rows, row by row
+    rows: Tensor  # (N,) row of that position; the wrong row if logits were not finite
+    # (N, 3): token, log-probability under the sampling distribution, and under the model itself
     columns: Tensor  # float32, which is exact for tokens below 2**24
 
 
 @dataclass(frozen=True)
 class FullVocabulary:
-    """Candidates: the whole vocabulary, in its order."""
+    """Candidates: the whole vocabulary, in its original order."""
 
-    cumulative: Tensor  # (R * V,) distribution; row r rises from r to r + 1
-    scores: Tensor  # (R, V) log-probabilities of sampling
-    logs: Tensor  # (R, V) those of the model, less what `shift` (R, 1) adds
+    cumulative: Tensor  # (R * V,) cumulative distributions; row r rises from r to r + 1
+    scores: Tensor  # (R, V) log-probabilities under the sampling distribution
+    logs: Tensor  # (R, V) log-probabilities under the model itself, minus `shift` (R, 1)
     shift: Tensor
     longer: None = None
 
@@ -70,9 +70,9 @@ class FullVocabulary:
 class LikelyTokens:
     """Candidates: the most likely tokens; if a list is too short, its tokens are -1."""
 
-    cumulative: Tensor  # (R * K,) distribution; row r rises from r to r + 1
-    table: Tensor  # (R, K, 3) as the columns of `SampledTokens`
-    longer: Callable[[], Candidates] | None  # None if the list is long enough in any case
+    cumulative: Tensor  # (R * K,) cumulative distributions; row r rises from r to r + 1
+    table: Tensor  # (R, K, 3) columns of `SampledTokens`
+    longer: Callable[[], Candidates] | None  # None if the list is always long enough
 
     def sample(self, uniforms: Tensor) -> SampledTokens:
         found = _search(self.cumulative, uniforms)
@@ -80,16 +80,16 @@ class LikelyTokens:
 
 
 def _search(cumulative: Tensor, uniforms: Tensor) -> Tensor:
-    """(N,) where each uniform falls in the cumulative distributions of all rows.
+    """(N,) position of each uniform number in the cumulative distributions of all rows.
 
-    Where logits are not finite these are not either, and the search may run past their end.
+    If logits are not finite, neither are these, and the search may run past the end of the row.
     """
     found = torch.searchsorted(cumulative, uniforms, right=True)
     return found.clamp_(max=len(cumulative) - 1)
 
 
 def _cumulative(logs: Tensor) -> Tensor:
-    """(R * K,) the cumulative distributions of all rows, one above the other."""
+    """(R * K,) the cumulative distributions of all rows, concatenated and increasing."""
     sums = logs.exp().cumsum(1, dtype=torch.float64)
     sums /= sums[:, -1:].clone()
     sums += torch.arange(len(sums), device=sums.device)[:, None]
@@ -100,7 +100,7 @@ def _cumulative(logs: Tensor) -> Tensor:
 class Truncation(Options):
     """Truncation options; the defaults are ancestral sampling."""
 
-    name: ClassVar[str] = "sampling"  # in messages: the options come from a generation config too
+    name: ClassVar[str] = "sampling"  # for messages; options may come from a generation config
 
     temperature: float = option(1.0, gt=0, help="divisor of the logits")
     top_k: int = option(0, ge=0, help="number of most likely tokens; 0 is all")
@@ -110,9 +110,9 @@ class Truncation(Options):
     eta: float = option(0.0, ge=0, lt=1, help="the same, lower at high entropy")
 
     def __call__(self, scores: Tensor, logs: Tensor, shift: Tensor) -> Candidates:
-        """Candidates by log-probabilities (R, V) after logits processing.
+        """Candidates from log-probabilities (R, V) after logits processing.
 
-        Those under the model as it is are `logs` (R, V) plus `shift` (R, 1).
+        Log-probabilities under the model itself are `logs` (R, V) plus `shift` (R, 1).
         """
         if self.temperature != 1:
             scores = (scores / self.temperature).log_softmax(1)
@@ -121,16 +121,16 @@ class Truncation(Options):
         return self._shortlist(scores, logs, shift, self._width())
 
     def uses_likely_kernel(self, device: torch.device) -> bool:
-        """Whether epsilon alone bounds the candidates, so that a kernel can find them."""
+        """Whether only epsilon bounds the candidates, so that the kernel can find them."""
         asked = self.epsilon and self.is_complete and self.temperature == 1
         return bool(asked) and not triton_not_supported_reasons(device)
 
     def bytes_per_logit(self, device: torch.device) -> int:
-        """Memory that finding candidates takes."""
+        """Bytes of memory per logit for finding candidates."""
         return 4 if self.uses_likely_kernel(device) else 4 * _LOGITS_COPIES
 
     def likely(self, logits: Tensor, banned: Tensor) -> Candidates:
-        """Candidates by logits (R, V); `banned` (R, 1) is the logsumexp of those banned."""
+        """Candidates from logits (R, V); `banned` (R, 1) is the logsumexp of banned tokens."""
         from minrisk.samplers.hf import kernels
 
         width = min(self._width(), logits.shape[1])
@@ -151,7 +151,8 @@ class Truncation(Options):
 
     def _apply_cuts(self, scores: Tensor, tokens: Tensor, full: Tensor,
                     longer: Callable[[], Candidates] | None) -> Candidates:
-        """Candidates from tokens (R, K), best first; `longer` if the first cut keeps them all."""
+        """Candidates from tokens (R, K), best first; `longer` is needed if the first cut keeps all.
+        """
         for number, keeps in enumerate(self._cuts()):
             keep = keeps(scores) | (scores == scores[:, :1])
             if number == 0 and longer is not None:
@@ -161,7 +162,7 @@ class Truncation(Options):
         return LikelyTokens(_cumulative(scores), torch.stack([tokens, scores, full], 2), longer)
 
     def _cuts(self) -> Iterator[Cut]:
-        """In the order in which transformers applies them."""
+        """The active truncations, in the order in which transformers applies them."""
         if self.top_k:
             yield lambda logs: logs >= logs[:, min(self.top_k, logs.shape[1]) - 1, None]
         if self.top_p < 1:
@@ -179,16 +180,16 @@ class Truncation(Options):
         return keep
 
     def _width(self) -> int:
-        """Number of tokens that the first cut keeps at most, or probably."""
+        """The number of tokens that the first cut keeps: an upper bound or an estimate."""
         if self.top_k:
             return self.top_k + _MAX_TIES
         if self.top_p < 1 or self.min_p:
             return _FIRST_LIST_TOKENS
-        return int(1 / self.epsilon) + 2 if self.epsilon else 1 << 62  # eta asks for all of them
+        return int(1 / self.epsilon) + 2 if self.epsilon else 1 << 62  # eta needs all tokens
 
     @property
     def is_complete(self) -> bool:
-        """Whether candidates are never too few to sample from: `_width` is certain, since at most
-        1 / epsilon tokens have probability epsilon.
+        """Whether `_width` is an upper bound, so that candidates are never too few: at most
+        1 / epsilon tokens have a probability of at least epsilon.
         """
         return not (self.top_k or self.top_p < 1 or self.min_p)
