@@ -1,1 +1,1 @@
-"""Metrics, one file or folder each; they know nothing of strategies, files or the command line."""
+"""Metrics; they are independent of strategies, files and the command line."""

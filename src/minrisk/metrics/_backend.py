@@ -1,4 +1,4 @@
-"""The native core, or plain Python with the same numbers where it could not be built."""
+"""The native core, or plain Python with the same results if it could not be built."""
 
 from __future__ import annotations
 

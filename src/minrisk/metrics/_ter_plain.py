@@ -1,4 +1,4 @@
-"""TER without the native core: sacreBLEU counts the edits.
+"""TER without the native core, with sacreBLEU's implementation.
 
 Same interface and same numbers as `minrisk._native.ter`.
 """
@@ -15,7 +15,7 @@ from minrisk._core.errors import needs_extra
 
 def edits(hyp_words: Ints, hyp_offsets: Ints, ref_words: Ints, ref_offsets: Ints,
           threads: int) -> Floats:
-    """(H, R) of texts whose words are numbers in one array, with the offset of each text."""
+    """(H, R) edits between texts, whose words are numbers in one array with an offset per text."""
     with needs_extra("the 'ter' metric without minrisk's native core", "ter"):
         from sacrebleu.metrics.lib_ter import translation_edit_rate
     hyps, refs = _texts(hyp_words, hyp_offsets), _texts(ref_words, ref_offsets)

@@ -1,8 +1,8 @@
 """CIDEr-D (Vedantam et al. 2015), consensus of captions, with the numbers of pycocoevalcap.
 
-The score against several references is the mean of the scores against each. The average of
-references is therefore exact, and takes linear time: what the references of one length say about an
-n-gram is added up once for all hypotheses.
+The score against several references is the mean of the scores against each. Reference aggregation
+is therefore exact, and takes linear time: the contributions of all references of the same length
+to an n-gram are summed once for all hypotheses.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from minrisk._core.metric import Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk.metrics.ngram.tokenizers import LOWERCASE_HELP, PUNCTUATION_HELP, normalized
 
-_SCALE = 10.0  # of a score, as published
-_MAX_MATCHES_PER_BLOCK = 1 << 22  # n-grams in common that are held at a time
-_MAX_ORDER = 100  # more is a mistake
+_SCALE = 10.0  # factor of the published scores
+_MAX_MATCHES_PER_BLOCK = 1 << 22  # common n-grams in memory at a time
+_MAX_ORDER = 100  # a higher order is certainly a mistake
 
 
 @dataclass(frozen=True, eq=False)
 class NgramVectors:
-    """The tf-idf vectors of texts; entries are the distinct n-grams of each text, text by text."""
+    """Sparse tf-idf vectors of N texts; the E entries are the distinct n-grams of each text."""
 
     ngrams: dict[str, int]
     idf: Floats  # (V,)
-    order: Ints  # (V,) of an n-gram, from 0
+    order: Ints  # (V,) order of each n-gram, from 0
     text: Ints  # (E,)
     ngram: Ints  # (E,)
     count: Floats  # (E,)
-    inverse_norm: Floats  # (E,) one over the norm of the n-grams of its order in its text, or 0
-    length: Floats  # (N,) of each text
+    inverse_norm: Floats  # (E,) 1 / norm of the n-grams of the same order in the text, or 0
+    length: Floats  # (N,) length of each text
 
     def __len__(self) -> int:
         return self.length.size
@@ -51,17 +51,17 @@ class NgramVectors:
         return np.searchsorted(self.text, np.arange(len(self) + 1))
 
     def renumbered(self, ngrams: dict[str, int]) -> NgramVectors:
-        """The same with the numbers of another vocabulary, to which new n-grams are added."""
+        """The same vectors in another vocabulary, to which new n-grams are added."""
         number = np.array([ngrams.setdefault(ngram, len(ngrams)) for ngram in self.ngrams], np.intp)
         return replace(self, ngrams=ngrams, ngram=number[self.ngram])
 
 
 @dataclass(frozen=True)
 class InverseDocumentFrequencies:
-    """The weight of each n-gram: the fewer documents have it, the larger."""
+    """The inverse document frequency of each n-gram: rarer n-grams weigh more."""
 
     of: dict[str, float]
-    unseen: float  # of n-grams that are in no document
+    unseen: float  # for n-grams that occur in no document
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class Cider(Metric[WeightedRows]):
 
     Args:
         documents: file of JSON lines, each a document (an image) with its captions as `references`
-            or `samples`, whose n-grams define the inverse document frequencies; the file that is
-            decoded will do. Without a file, all n-grams weigh the same.
+            or `samples`, whose n-grams define the inverse document frequencies; it may be the file
+            that is decoded. Without a file, all n-grams weigh the same.
         n: maximum order of word n-grams.
         sigma: standard deviation of the penalty for another length, in words.
         lowercase: whether case is ignored.
@@ -133,7 +133,7 @@ class Cider(Metric[WeightedRows]):
 
     def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
                            weights: Floats) -> PartialStatistics:
-        """(H,) weighted sums of scores, which add up."""
+        """(H,) weighted sums of scores, which add up over parts."""
         return self.utility(hyps, refs, weights)
 
     def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
@@ -163,7 +163,7 @@ class Cider(Metric[WeightedRows]):
         place = text * self.n + order[ngram]
         norm = np.sqrt(sums(place, (count * idf[ngram]) ** 2, len(texts) * self.n))
         inverse = np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0)
-        # as published: the number of bigrams
+        # the published code uses the number of bigrams
         length = np.array([max(len(words) - 1, 0) for words in texts], np.float64)
         return NgramVectors(ngrams, idf, order, text, ngram, count, inverse[place], length)
 
@@ -178,7 +178,7 @@ class Cider(Metric[WeightedRows]):
         return hyps.base, refs.base.renumbered(dict(hyps.base.ngrams))
 
     def _pairs(self, hyps: NgramVectors, refs: NgramVectors) -> Floats:
-        """(H, R) scores from the n-grams that each pair has in common."""
+        """(H, R) scores from the common n-grams of each pair."""
         by_ngram = np.argsort(refs.ngram, kind="stable")
         text, count = refs.text[by_ngram], refs.count[by_ngram]
         theirs = count * refs.inverse_norm[by_ngram]
@@ -196,10 +196,10 @@ class Cider(Metric[WeightedRows]):
         return matrix * (_SCALE / self.n)
 
     def _expected(self, hyps: NgramVectors, refs: NgramVectors, weights: Floats) -> Floats:
-        """(H,) the sum of `weights` times scores, without pairs.
+        """(H,) the weighted sum of scores, without computing pairs.
 
-        An n-gram that a hypothesis has c times is a column of a table with a row for each length of
-        references: what all references of that length add, before any hypothesis is looked at.
+        A table has a row for each reference length and a column for each n-gram with its count in a
+        hypothesis; a cell sums the contributions of all references of that length.
         """
         base = int(hyps.count.max(initial=0)) + 1  # a column is n-gram * base + c
         columns, column = np.unique(hyps.ngram * base + hyps.count.astype(np.intp),
@@ -215,7 +215,7 @@ class Cider(Metric[WeightedRows]):
         return result * (_SCALE / self.n)
 
     def _penalty(self, hyps: Floats, refs: Floats) -> Floats:
-        """(H, R) for the difference in length."""
+        """(H, R) penalty for the difference in length."""
         result: Floats = np.exp(-((hyps[:, None] - refs) ** 2) / (2 * self.sigma**2))
         return result
 
@@ -255,7 +255,7 @@ def _select(vectors: NgramVectors, rows: Ints) -> NgramVectors:
 
 def _tabulate(refs: NgramVectors, weights: Floats, columns: Ints,
               base: int) -> tuple[Floats, Floats]:
-    """The lengths of references (L,), and (L, columns) what they add to n-grams with counts."""
+    """The lengths of references (L,), and the table (L, columns) of `_expected`."""
     lengths, row = np.unique(refs.length, return_inverse=True)
     first, last = (np.searchsorted(columns, refs.ngram * base + count) for count in (0, base))
     entry, target = np.repeat(np.arange(refs.ngram.size), last - first), _ranges(first, last)
@@ -266,7 +266,7 @@ def _tabulate(refs: NgramVectors, weights: Floats, columns: Ints,
 
 
 def _ranges(first: Ints, last: Ints) -> Ints:
-    """The integers from each `first` to below its `last`, one range after the other."""
+    """The concatenated ranges from each `first` to its `last` (exclusive)."""
     sizes = last - first
     starts = np.cumsum(sizes) - sizes
     result: Ints = np.repeat(first - starts, sizes) + np.arange(sizes.sum())
@@ -274,7 +274,7 @@ def _ranges(first: Ints, last: Ints) -> Ints:
 
 
 def _blocks(sizes: Ints) -> Iterable[Ints]:
-    """Entries in blocks whose sizes add up to the largest number of matches at most."""
+    """Entries in blocks whose sizes add up to at most `_MAX_MATCHES_PER_BLOCK`."""
     block = (np.cumsum(sizes) - sizes) // _MAX_MATCHES_PER_BLOCK
     return np.split(np.arange(sizes.size), np.flatnonzero(np.diff(block)) + 1)
 

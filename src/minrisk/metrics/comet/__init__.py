@@ -1,6 +1,6 @@
 """COMET (Rei et al. 2020) without unbabel-comet: official checkpoints, exact for all pairs.
 
-This file needs no torch, so that the metric can be listed where its extra is not installed.
+This module does not import torch, so that the metric can be listed where it is not installed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class CometModel(NeuralModel):
     """Base class of COMET metrics: a checkpoint, its encoder, and how they run."""
 
     needs_source: ClassVar[bool] = True
-    is_unified: ClassVar[bool]  # source, hypothesis and reference as one text
+    is_unified: ClassVar[bool]  # whether the model reads all texts as one sequence
 
     model: str = option("Unbabel/wmt22-comet-da", help=MODEL_HELP)
     encoder: str | None = option(
@@ -71,7 +71,7 @@ class EmbeddingModel(CometModel):
 
     @property
     def concurrent_batches(self) -> int:
-        """Two on a GPU, which then encodes one batch while another is tokenized or chosen from."""
+        """Two on a GPU, so that it encodes one batch while the CPU tokenizes or ranks another."""
         on_gpu = self._embedder.runtime.device.type == "cuda"
         return 2 if on_gpu and self.cache is None else 1
 
@@ -84,7 +84,7 @@ class EmbeddingModel(CometModel):
         return self._rows(self._embedder.embed(texts))
 
     def tokenize(self, texts: Sequence[str]) -> list[Ints]:
-        """Token ids of each text, cut to the encoder's longest."""
+        """Token ids of each text, truncated to the encoder's limit."""
         return self._embedder.tokenize(texts)
 
     def encode(self, ids: Sequence[Ints]) -> WeightedRows:
@@ -92,7 +92,7 @@ class EmbeddingModel(CometModel):
         return self._rows(self._embedder.encode(ids))
 
     def vectors(self, features: WeightedRows) -> Tensor:
-        """(N, D) sentence embeddings where they were made, for clustering."""
+        """(N, D) sentence embeddings for clustering, on their device."""
         from minrisk.metrics.comet.tensors import vectors
 
         return vectors(features)
@@ -111,18 +111,18 @@ class Comet(EstimatorMetric, EmbeddingModel):
 
     Args:
         model: hub name, folder or .ckpt file of the model.
-        dtype: number format; "auto" is fp16 on CUDA (bf16 where numbers are too large for it) and
-            fp32 elsewhere. On a CPU with instructions for them, "bf16" and "int8" (of the encoder)
-            take about half of the time.
-        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
+        dtype: number format; "auto" is fp16 on CUDA (bf16 if values overflow) and fp32 elsewhere.
+            On CPUs that support them, "bf16" and "int8" (of the encoder) take about half of the
+            time.
+        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is a GPU if there is one.
         tokens: maximum number of tokens in a batch; None chooses by the device.
-        encoder: hub name or folder of the encoder's configuration and tokenizer; None is what the
-            checkpoint names, or the folder `encoder` beside it.
-        fast: whether packed batches and fused kernels are used where they can run.
-        cache: folder of a cache of embeddings, which runs and processes may share; None is none.
-        aggregation: what an average of references averages: "expected" the outputs of the first
-            layer, exactly; "mean" the embeddings, as in the paper.
-        memory: gigabytes that scoring may take; None is half of what is free.
+        encoder: hub name or folder of the encoder's configuration and tokenizer; None takes the
+            folder `encoder` beside the checkpoint, or the name in it.
+        fast: whether to use packed batches and fused kernels where supported.
+        cache: folder of a cache of embeddings that runs and processes may share; None disables it.
+        aggregation: what is averaged over references: "expected" the outputs of the first layer,
+            exactly; "mean" the embeddings, as in the paper.
+        memory: memory for scoring in GB; None is half of the free memory.
 
     Raises:
         InputError: when it is used, if the model cannot be read or is of another class.

@@ -1,8 +1,8 @@
-"""Published COMET checkpoints, read without executing anything that is in them.
+"""Published COMET checkpoints, read without executing anything in them.
 
-A model is a hub name (of Unbabel's models also without the owner), a folder with `hparams.yaml`
-and `checkpoints/model.ckpt` as on the hub, a `.ckpt` file of such a folder, a folder that `minrisk
-comet convert` wrote, or XCOMET-lite's, whose `model.safetensors` has a `config.json` beside it.
+A model is a hub name (for Unbabel's models also without the owner), a folder with `hparams.yaml`
+and `checkpoints/model.ckpt` as on the hub, a `.ckpt` file in such a folder, a folder written by
+`minrisk comet convert`, or that of XCOMET-lite, with `model.safetensors` and `config.json`.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from minrisk.metrics.comet.pooling import Pooling
 
 REGRESSION, REFERENCELESS = "regression_metric", "referenceless_regression_metric"
 UNIFIED, XCOMET = "unified_metric", "xcomet_metric"
-UNIFIED_CLASSES = (UNIFIED, XCOMET)  # they read source, hypothesis and reference together
+UNIFIED_CLASSES = (UNIFIED, XCOMET)  # models that read all texts as one sequence
 _SPARSEMAX_PATCH = "sparsemax_patch"
-_DEFAULT_POOL = "default"  # an embedding that the encoder's class chooses
+_DEFAULT_POOL = "default"  # the encoder class chooses
 _POOLS = (*get_args(Pooling), _DEFAULT_POOL)
-_FIRST_TOKEN_ENCODERS = ("XLM-RoBERTa", "XLM-RoBERTa-XL")  # by default; others have a pooler
+_FIRST_TOKEN_ENCODERS = ("XLM-RoBERTa", "XLM-RoBERTa-XL")  # the default pool is the first token
 _LIST_FIELDS = ("hidden_sizes", "input_segments")
 _CHECKPOINT = Path("checkpoints") / "model.ckpt"
 _CONVERTED, _LITE, _WEIGHTS = "minrisk.json", "config.json", "model.safetensors"
-# activations that have no settings, by the name that the official code looks up
+# activations without parameters, by the name that the official code looks up
 _ACTIVATIONS = ("Tanh", "Sigmoid", "Identity", "Softplus", "Softsign", "Hardtanh", "Hardsigmoid")
-# of the hub, by the names that comet-mbr and comet-score knew them by, which had no owner
+# names without an owner, as in comet-mbr and comet-score
 _SHORT_NAMES = frozenset({
     "wmt20-comet-da", "wmt20-comet-qe-da", "wmt22-comet-da", "wmt22-cometkiwi-da", "wmt22-unite-da",
     "wmt23-cometkiwi-da-xl", "wmt23-cometkiwi-da-xxl", "eamt22-cometinho-da", "unite-mup",
     "XCOMET-XL", "XCOMET-XXL",
 })
-_LITE_PARAMETERS = {  # of XCOMET-lite (Larionov et al. 2024), unless its file says otherwise
+_LITE_PARAMETERS = {  # defaults for XCOMET-lite (Larionov et al. 2024)
     "class_identifier": XCOMET, "encoder_model": "DeBERTa",
     "pretrained_model": "microsoft/mdeberta-v3-base", "layer_norm": False, "word_layer": 8,
 }
@@ -62,8 +62,8 @@ class Architecture:
     hidden_sizes: tuple[int, ...] = (3072, 1024)
     activations: str = "Tanh"
     final_activation: str | None = None
-    input_segments: tuple[str, ...] = ("mt", "src", "ref")  # of unified models
-    word_layer: int = 24  # whose states XCOMET tags with error severities
+    input_segments: tuple[str, ...] = ("mt", "src", "ref")  # for unified models
+    word_layer: int = 24  # layer whose states XCOMET tags with error severities
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any], where: Path) -> Architecture:
@@ -83,14 +83,14 @@ class Architecture:
         if given.get("pool") == _DEFAULT_POOL:
             _check_default_pool(given.get("encoder_model", cls.encoder_model), where)
             given |= {"pool": "cls", "layer": -1}
-        # what the official code makes of this name since version 2.2.4
+        # the official code treats this name as softmax since version 2.2.4
         if given.get("layer_transformation") == _SPARSEMAX_PATCH:
             given["layer_transformation"] = "softmax"
         return cls(**given)
 
 
 def _check_default_pool(encoder: str, where: Path) -> None:
-    """The first token of the last layer, unless the encoder has a pooler of its own."""
+    """Refuse encoders with a pooler; for others, the default is the last layer's first token."""
     if encoder not in _FIRST_TOKEN_ENCODERS:
         raise InputError(f"{where}: found pool 'default' of {encoder}, which has a pooler that is "
                          f"not supported; wanted {' or '.join(_FIRST_TOKEN_ENCODERS)}, or one of "
@@ -105,7 +105,7 @@ def _is_list(kind: type, value: Any) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(own, kind) for own in value)
 
 
-ValueCheck = tuple[Callable[[Any], bool], str]  # whether a value will do, and what is wanted
+ValueCheck = tuple[Callable[[Any], bool], str]  # (is the value valid, what is expected)
 _TEXT_CHECK: ValueCheck = (lambda value: isinstance(value, str), "a text")
 _VALUE_CHECKS: dict[str, ValueCheck] = {
     "pool": (lambda value: value in _POOLS, f"one of {', '.join(_POOLS)}"),
@@ -134,7 +134,7 @@ class Checkpoint:
 
     architecture: Architecture
     weights: Mapping[str, Tensor]
-    folder: Path  # where the encoder's own files may be too
+    folder: Path  # may contain the encoder's configuration and tokenizer, too
 
 
 def load(model: str) -> Checkpoint:
@@ -143,7 +143,7 @@ def load(model: str) -> Checkpoint:
         return _load_safe(folder)
     content = _read(path)
     inside, beside = _parameters(content.get("hyper_parameters") or {}, path), _hparams(folder)
-    # as the official code has it: the checkpoint knows best, but for its class and a patched name
+    # as in the official code, the checkpoint overrides hparams.yaml, except for these two fields
     inside["class_identifier"] = beside.get("class_identifier", inside.get("class_identifier"))
     if beside.get("layer_transformation") == _SPARSEMAX_PATCH:
         inside["layer_transformation"] = _SPARSEMAX_PATCH
@@ -154,7 +154,7 @@ def load(model: str) -> Checkpoint:
 def save(checkpoint: Checkpoint, encoder_files: Iterable[Any], folder: Path) -> None:
     """Writes a checkpoint without pickles: safetensors, JSON, and the encoder's own files.
 
-    The folder must be new; it appears when it is complete.
+    The folder must not exist; it is created atomically.
     """
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder}: is there already, and not empty; name another folder, or "
@@ -165,7 +165,7 @@ def save(checkpoint: Checkpoint, encoder_files: Iterable[Any], folder: Path) -> 
         unfinished.mkdir(parents=True)
         _write(checkpoint, encoder_files, unfinished)
         unfinished.rename(whole)
-    except Exception as error:  # OSError, and what safetensors makes of one
+    except Exception as error:  # OSError, or an exception of safetensors
         raise InputError(f"{folder}: cannot be written: {error}; make room, or name another "
                          "folder") from None
     finally:
@@ -179,7 +179,7 @@ def _write(checkpoint: Checkpoint, encoder_files: Iterable[Any], folder: Path) -
     save_file(weights, folder / _WEIGHTS)
     text = json.dumps(vars(checkpoint.architecture), indent=1)
     (folder / _CONVERTED).write_text(text + "\n", encoding="utf-8")
-    # safetensors lets nobody else read what it writes; its neighbour has the usual mode
+    # safetensors creates files that only the owner can read; copy the usual mode
     shutil.copymode(folder / _CONVERTED, folder / _WEIGHTS)
     for file in encoder_files:
         file.save_pretrained(folder / "encoder")
@@ -212,7 +212,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 class _Attributes(dict[str, Any]):
-    """Stands for Lightning's dictionary of hyperparameters, of which only the items matter."""
+    """Replaces Lightning's dictionary of hyperparameters in pickles."""
 
 
 def _safe_globals() -> list[Any]:

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from minrisk.metrics.comet import CometModel
 
 N = TypeVar("N", bound=nn.Module)
-# embeddings, products and differences in the estimator's input; elsewhere one embedding
+# number of embeddings, products and differences in the estimator's input; 1 for other classes
 _INPUT_BLOCKS = {checkpoint.REGRESSION: INPUT_BLOCKS, checkpoint.REFERENCELESS: 4}
-_LARGEST_FACTOR = 2.0**8  # its square is the first number that fp16 cannot hold
-SEVERITY_WEIGHTS = (0.0, 1.0, 5.0, 10.0)  # of XCOMET's tags: none, minor, major, critical
-_CLASS_HINTS = {  # advice for a model of each class that was given to another metric
+_LARGEST_FACTOR = 2.0**8  # its square overflows fp16
+SEVERITY_WEIGHTS = (0.0, 1.0, 5.0, 10.0)  # XCOMET's tags: none, minor, major, critical
+_CLASS_HINTS = {  # advice if a model of this class is given to the wrong metric
     checkpoint.REGRESSION: "compares a hypothesis with references, and cannot judge it by its "
                            "source alone; use it as the metric 'comet'",
     checkpoint.REFERENCELESS: "judges a hypothesis by its source alone, and cannot compare it "
@@ -40,7 +40,7 @@ _CLASS_HINTS = {  # advice for a model of each class that was given to another m
 
 
 def truncation_warning(what: str, limit: str) -> str:
-    """The warning of inputs that are cut: the same for every batch, so that it is shown once."""
+    """The warning about truncated inputs, equal for every batch so that it is shown once."""
     return (f"some {what} have more than {limit}; COMET does not see the rest: compare documents "
             "sentence by sentence, as documents:comet does")
 
@@ -54,7 +54,7 @@ class Embedder:
         self.architecture = self._checkpoint.architecture
         if (self.architecture.class_identifier in checkpoint.UNIFIED_CLASSES) != options.is_unified:
             raise self.wrong_class_error()
-        # fp16 has three more bits than bf16 for digits, and as many less for the range
+        # fp16 has three more bits of precision than bf16, and three fewer of range
         self.runtime = Runtime(options.device, options.dtype, options.tokens, torch.float16)
         self._encoder = InDtype(self.runtime, self._load_encoder)
 
@@ -87,7 +87,7 @@ class Embedder:
             return encoder.encode(ids, self.runtime.tokens).to(self.runtime.dtype)
 
     def network(self, *wanted: str) -> InDtype[nn.Sequential]:
-        """The feed-forward network of the estimator; the model must be of a wanted class."""
+        """The feed-forward network of the estimator; `wanted` are the allowed model classes."""
         if self.architecture.class_identifier not in wanted:
             raise self.wrong_class_error()
         return InDtype(self.runtime, self._load_network)
@@ -148,7 +148,7 @@ class Embedder:
 
     @lazy
     def _store(self) -> EmbeddingCache | None:
-        cache = getattr(self._options, "cache", None)  # unified models have none
+        cache = getattr(self._options, "cache", None)  # unified models have no such option
         if cache is None:
             return None
         words = sorted(self.encoder.tokenizer.get_vocab().items())
@@ -159,11 +159,11 @@ class Embedder:
 
     @property
     def _number_format(self) -> str:
-        if self.runtime.may_fall_back:  # whether it did already depends on the texts so far
+        if self.runtime.may_fall_back:  # the current format depends on the texts so far
             return "torch.float16 or torch.bfloat16"
         return "int8" if self.runtime.is_int8 else str(self.runtime.dtype)
 
 
 def _have_products(embeddings: Tensor) -> bool:
-    """Whether embeddings are numbers whose products fp16 can hold, as the estimator forms them."""
+    """Whether products of the embeddings, as the estimator forms them, fit into fp16."""
     return bool((embeddings.abs() < _LARGEST_FACTOR).all())

@@ -23,7 +23,7 @@ from minrisk.metrics.comet.checkpoint import Architecture, Checkpoint
 from minrisk.metrics.comet.packed import PackedEncoder, packed_batches
 from minrisk.metrics.comet.pooling import Pooling, PoolingAccumulator, accumulator, layer_weights
 
-# the class that each kind of encoder has in transformers, and its settings
+# encoder type -> class in transformers, and its settings
 _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "XLM-RoBERTa": ("XLMRobertaModel", {"add_pooling_layer": False}),
     "XLM-RoBERTa-XL": ("XLMRobertaXLModel", {"add_pooling_layer": False}),
@@ -32,7 +32,7 @@ _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "RemBERT": ("RemBertModel", {}),
     "DeBERTa": ("DebertaV2Model", {}),
 }
-_TOKENIZERS = {"MiniLM": "xlm-roberta-base"}  # the others use their own model's
+_TOKENIZERS = {"MiniLM": "xlm-roberta-base"}  # other encoders use their own tokenizer
 _PREFIX = "encoder.model."
 
 StateObserver = Callable[[Tensor], None]  # is called with the hidden states of a module
@@ -40,17 +40,17 @@ StateObserver = Callable[[Tensor], None]  # is called with the hidden states of 
 
 @dataclass(frozen=True)
 class CometEncoder:
-    """A transformer, a tokenizer, and how its layers become one embedding."""
+    """A transformer, its tokenizer, and how its layers are pooled to one embedding."""
 
     model: nn.Module
     tokenizer: Any
-    max_tokens: int  # of a text; the rest is cut off
+    max_tokens: int  # tokens after which texts are truncated
     pool: Pooling
     layer_norm: bool
-    mix: Mapping[int, float]  # weight of each hidden state that counts
-    layer_modules: Mapping[int, nn.Module]  # the module whose output each of them is
-    word_module: nn.Module | None = None  # the module whose output is tagged
-    packed: PackedEncoder | None = None  # runs the model without padding, if it can
+    mix: Mapping[int, float]  # layer -> weight of its hidden states, if not 0
+    layer_modules: Mapping[int, nn.Module]  # layer -> module whose output its hidden states are
+    word_module: nn.Module | None = None  # module whose output is tagged
+    packed: PackedEncoder | None = None  # runs the model without padding, if supported
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, files: str | None,
@@ -68,7 +68,7 @@ class CometEncoder:
         word_module = (None if word_layer is None
                        else _layer_module(model, _layer(word_layer, count, checkpoint)))
         _drop_layers_above(model, max([*mix, word_layer or 0]))
-        max_tokens = config.max_position_embeddings - 4  # as the official code has it
+        max_tokens = config.max_position_embeddings - 4  # as in the official code
         layer_norm = architecture.layer_norm and architecture.layer == "mix"
         return cls(model.eval(), tokenizer, max_tokens, architecture.pool, layer_norm, mix,
                    layer_modules, word_module)
@@ -76,17 +76,17 @@ class CometEncoder:
     def tokenize(self, texts: Sequence[str]) -> list[Ints]:
         ids = token_ids(self.tokenizer, texts)
         ends = np.cumsum([len(own) for own in ids], dtype=np.intp)
-        flat = np.fromiter(chain.from_iterable(ids), np.intp)  # one array is faster than many
+        flat = np.fromiter(chain.from_iterable(ids), np.intp)  # faster than one array per text
         return [flat[end - len(own) : end] for own, end in zip(ids, ends.tolist(), strict=True)]
 
     def cut(self, ids: Ints) -> Ints:
-        """At most as many tokens as the model takes, with the last one still at the end."""
+        """Truncate to the model's limit, keeping the end-of-sequence token."""
         if ids.size <= self.max_tokens:
             return ids
         return np.append(ids[: self.max_tokens - 1], ids[-1])
 
     def encode(self, ids: Sequence[Ints], budget: int) -> Tensor:
-        """(N, D) in the order given; batches have about `budget` tokens, padding included."""
+        """(N, D) in input order; batches have about `budget` tokens, including padding."""
         if not ids:
             return torch.empty(0, 0)
         batches = packed_batches if self._is_packable(ids) else length_batches
@@ -95,7 +95,7 @@ class CometEncoder:
             parts.append(self.embed([ids[r] for r in rows]))
             order += rows
             report_progress("texts encoded", len(order), len(ids))
-        # uploaded without waiting for the device, which may still encode
+        # an asynchronous upload, because the device may still be encoding
         return torch.cat(parts)[upload(np.argsort(order), parts[0].device)]
 
     def embed(self, ids: Sequence[Ints]) -> Tensor:
@@ -105,21 +105,21 @@ class CometEncoder:
         return self._run(ids, [])
 
     def _is_packable(self, ids: Sequence[Ints]) -> bool:
-        """Whether they can be encoded without padding: a text may spell the padding token out,
-        whose position and share only the model knows.
+        """Whether texts can be packed. A text that contains the padding token cannot: only the
+        model itself handles its position and pooling.
         """
         pad = self.tokenizer.pad_token_id
         return self.packed is not None and not np.any(np.concatenate(ids) == pad)
 
     def embed_with_states(self, ids: Sequence[Ints]) -> tuple[Tensor, Tensor]:
-        """(B, D) sentence embeddings, and (B, T, D) hidden states to be tagged."""
+        """(B, D) sentence embeddings, and (B, T, D) hidden states for tagging."""
         assert self.word_module is not None
         states: list[Tensor] = []
         embeddings = self._run(ids, [(self.word_module, states.append)])
         return embeddings, states[0]
 
     def _run(self, ids: Sequence[Ints], also: Sequence[tuple[nn.Module, StateObserver]]) -> Tensor:
-        """(B, D) sentence embeddings; further observers get the states of their modules."""
+        """(B, D) sentence embeddings; `also` has modules with observers of their outputs."""
         pad = self.tokenizer.pad_token_id
         device = next(self.model.parameters()).device
         tokens, mask = (part.to(device) for part in pad_batch(ids, pad))
@@ -145,7 +145,7 @@ def _hook(observer: StateObserver) -> Callable[[nn.Module, Any, Any], None]:
 
 
 def encoder_files(checkpoint: Checkpoint, files: str | None) -> tuple[Any, Any]:
-    """The encoder's configuration and tokenizer: nearest place first, the hub last."""
+    """The encoder's configuration and tokenizer, from local files if possible, else the hub."""
     name = checkpoint.architecture.pretrained_model
     tokenizer = _TOKENIZERS.get(checkpoint.architecture.encoder_model, name)
     beside = checkpoint.folder / "encoder"
@@ -155,14 +155,14 @@ def encoder_files(checkpoint: Checkpoint, files: str | None) -> tuple[Any, Any]:
     config = load_config(name, hint)
     if checkpoint.architecture.encoder_model == "DeBERTa":
         return config, _sentencepiece_tokenizer(tokenizer)
-    # the plain class takes tokenizer.json as it is; others may rebuild it with another normaliser
+    # the base class uses tokenizer.json as it is; others may rebuild it with another normaliser
     from transformers import PreTrainedTokenizerFast
 
     return config, load_tokenizer(tokenizer, PreTrainedTokenizerFast, hint)
 
 
 def _sentencepiece_tokenizer(name: str) -> Any:
-    """DeBERTa's, which is a model of SentencePiece with no tokenizer.json beside it."""
+    """DeBERTa's tokenizer, which is a SentencePiece model without tokenizer.json."""
     with needs_extra("an encoder of DeBERTa's kind", "neural"):
         from minrisk._torch.sentencepiece import SentencePieceTokenizer
     return SentencePieceTokenizer(model_file(name, SentencePieceTokenizer.FILE))
@@ -188,7 +188,7 @@ def _fill(model: Any, checkpoint: Checkpoint) -> None:
 
 
 def _layer_mix(checkpoint: Checkpoint, count: int) -> dict[int, float]:
-    """The weight of each hidden state; those with weight 0 are left out."""
+    """Layer -> weight of its hidden states; zero weights are left out."""
     layer = checkpoint.architecture.layer
     if layer != "mix":
         return {_layer(layer, count, checkpoint): 1.0}
@@ -199,7 +199,7 @@ def _layer_mix(checkpoint: Checkpoint, count: int) -> dict[int, float]:
 
 
 def _scalar(checkpoint: Checkpoint, name: str) -> Tensor:
-    """A number of the mixture of layers."""
+    """A scalar parameter of the layer mixture."""
     found = checkpoint.weights.get(f"layerwise_attention.{name}")
     if found is None or found.numel() != 1 or not found.isfinite().all():
         raise InputError(f"{checkpoint.folder}: the checkpoint has no number layerwise_attention."
@@ -211,13 +211,13 @@ def _layer(layer: object, count: int, checkpoint: Checkpoint) -> int:
     if not isinstance(layer, int) or not -count <= layer < count:
         raise InputError(f"{checkpoint.folder}: layer {layer!r} of {count}; "
                          "wanted 'mix' or a number below that")
-    return layer % count  # negative ones count from the last, as in the official code
+    return layer % count  # negative numbers count from the end, as in the official code
 
 
 def _layer_module(model: Any, layer: int) -> nn.Module:
-    """The module whose output is a hidden state; 0 is the embeddings."""
+    """The module whose output is the hidden states of a layer; layer 0 is the embeddings."""
     layers: nn.ModuleList = model.encoder.layer
-    if layer == 0:  # RemBERT widens its embeddings first
+    if layer == 0:  # RemBERT projects its embeddings to a larger size
         widened: nn.Module = getattr(model.encoder, "embedding_hidden_mapping_in", model.embeddings)
         return widened
     if layer == len(layers) and model.config.model_type == "xlm-roberta-xl":

@@ -1,9 +1,9 @@
-"""COMET's estimator, with its first layer split so that pairs cost only what pairs must.
+"""COMET's estimator, with its first layer split to minimise the cost per pair.
 
-The input [mt, ref, mt*ref, |mt-ref|, mt*src, |mt-src|] meets a linear layer first. The blocks of
-mt and src are one product per hypothesis, the block of ref one per reference; only mt*ref and
-|mt-ref|, two blocks of six, are left for every pair. Those two are symmetric, so that where the
-references are the hypotheses one product serves both pairs.
+The input [mt, ref, mt*ref, |mt-ref|, mt*src, |mt-src|] first goes through a linear layer. The
+blocks of mt and src are computed once per hypothesis, the block of ref once per reference; only
+mt*ref and |mt-ref|, two blocks of six, are computed per pair. These two are symmetric: if the
+references are the hypotheses, one product serves both directions.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from minrisk.metrics.comet import fused
 from minrisk.metrics.comet.pair_blocks import PairProgress, blocks
 
 INPUT_BLOCKS = 6  # mt, ref, mt*ref, |mt-ref|, mt*src, |mt-src|
-_MAX_SUMMED_REFERENCES = 16  # references, about as many as sorting costs
+_MAX_SUMMED_REFERENCES = 16  # up to which a plain sum is faster than sorting
 
 
 @dataclass(frozen=True)
 class Side:
-    """Texts on one side of the pairs, with the first layer's outputs for each by itself."""
+    """Texts on one side of the pairs, with their per-text parts of the first layer's output."""
 
     vectors: Tensor  # (N, D)
-    as_hyp: Tensor  # (N, H1), empty if they are references only
-    as_ref: Tensor  # (N, H1), empty if they are hypotheses only
+    as_hyp: Tensor  # (N, H1) part as hypotheses; empty if they are only references
+    as_ref: Tensor  # (N, H1) part as references; empty if they are only hypotheses
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -38,17 +38,17 @@ class Side:
 
 @dataclass(frozen=True)
 class Estimator:
-    """The feed-forward network on top of sentence embeddings, ready for pairs."""
+    """The feed-forward network on sentence embeddings, with the first layer split."""
 
-    per_hyp: Tensor  # (3D, H1) mt, mt*src, |mt-src|
-    per_ref: Tensor  # (D, H1)
-    per_pair: Tensor  # (2D, H1) mt*ref, |mt-ref|
+    per_hyp: Tensor  # (3D, H1) weights for mt, mt*src, |mt-src|
+    per_ref: Tensor  # (D, H1) weights for ref
+    per_pair: Tensor  # (2D, H1) weights for mt*ref, |mt-ref|
     bias: Tensor  # (H1,)
     activation: nn.Module
     middle: Sequence[nn.Linear]
     last: nn.Linear
     final: nn.Module
-    fast: bool = True  # fused kernels, if they can run
+    fast: bool = True  # whether to use fused kernels, if supported
 
     @classmethod
     def of(cls, network: nn.Sequential, fast: bool = True) -> Estimator:
@@ -76,20 +76,20 @@ class Estimator:
         return Side(texts, self.hyp_part(texts, src), self.ref_part(texts))
 
     def hyp_part(self, mt: Tensor, src: Tensor) -> Tensor:
-        """(H, H1) the first layer's output for each hypothesis with the source."""
+        """(H, H1) the part of the first layer's output for hypothesis and source."""
         features = torch.cat([mt, mt * src, (mt - src).abs()], dim=1)
         return torch.addmm(self.bias, features, self.per_hyp)
 
     def ref_part(self, ref: Tensor) -> Tensor:
-        """(R, H1) its output for each reference."""
+        """(R, H1) the part of the first layer's output for the reference."""
         return ref @ self.per_ref
 
     def pair_part(self, mt: Tensor, ref: Tensor) -> Tensor:
-        """(..., H1) its output for pairs of a hypothesis and a reference, which are broadcast."""
+        """(..., H1) the part of the first layer's output for pairs; mt and ref are broadcast."""
         return torch.cat([mt * ref, (mt - ref).abs()], dim=-1) @ self.per_pair
 
     def finish(self, first: Tensor) -> Tensor:
-        """Scores from the first layer's outputs, whatever their leading shape."""
+        """Scores from the first layer's outputs (..., H1)."""
         hidden = first
         for layer in self.middle:
             hidden = layer(self.activation(hidden))
@@ -97,9 +97,9 @@ class Estimator:
         return scores.squeeze(-1)
 
     def pair_scores(self, hyps: Side, refs: Side) -> Tensor:
-        """(h, r) every hypothesis judged by every reference."""
+        """(h, r) scores of every hypothesis against every reference."""
         if self.fast:
-            every = _upper_pairs(hyps, refs, -len(hyps))  # nothing is below that diagonal
+            every = _upper_pairs(hyps, refs, -len(hyps))  # this diagonal excludes nothing
             scores = fused.pair_scores(self, hyps.vectors, refs.vectors, every,
                                        (hyps.as_hyp, refs.as_ref))
             return scores.view(len(hyps), len(refs))
@@ -107,7 +107,7 @@ class Estimator:
         return self.finish(shared + hyps.as_hyp[:, None] + refs.as_ref[None])
 
     def listed_scores(self, rows: Side, columns: Side, pairs: Tensor) -> Tensor:
-        """(2, P) of pairs (2, P): the row judged by the column, and the column by the row."""
+        """(2, P) scores of pairs (2, P) in both directions: row against column, and reverse."""
         ways = (rows.as_hyp, columns.as_ref), (rows.as_ref, columns.as_hyp)
         if self.fast:
             return fused.pair_scores(self, rows.vectors, columns.vectors, pairs, *ways)
@@ -117,14 +117,14 @@ class Estimator:
                             for r, c in ways])
 
     def pair_bytes(self) -> int:
-        """Bytes of memory for one pair that is scored in both directions."""
+        """Bytes of memory per pair that is scored in both directions."""
         widths = [self.per_ref.shape[1], *(layer.out_features for layer in self.middle)]
         numbers = 3 * self.per_pair.shape[0] + 5 * sum(widths)
         return numbers * self.per_pair.element_size()
 
     def utility(self, hyps: Side, refs: Side, mass: Tensor, pairs: int,
                 progress: PairProgress) -> Tensor:
-        """(H,) every hypothesis against every reference, `pairs` of them at a time."""
+        """(H,) weighted sums of the scores against all references, `pairs` at a time."""
         total = mass.new_zeros(len(hyps))
         for rows, columns in blocks(len(hyps), len(refs), pairs):
             scores = self.pair_scores(hyps[rows], refs[columns])
@@ -134,52 +134,53 @@ class Estimator:
 
     def symmetric_utility(self, texts: Side, mass: Tensor, pairs: int,
                           progress: PairProgress) -> Tensor:
-        """(N,) every text against every text, forming the features of each pair once."""
+        """(N,) the same with the texts as references, computing the features of each pair once."""
         total = mass.new_zeros(len(texts))
         for rows, columns in blocks(len(texts), len(texts), pairs, upper=True):
             left, right, offset = texts[rows], texts[columns], rows.start - columns.start
             listed = _upper_pairs(left, right, offset)
             scores = mass.new_zeros(2, len(left), len(right))
             scores[:, listed[0], listed[1]] = self.listed_scores(left, right, listed).to(mass.dtype)
-            itself = scores[1].diagonal(offset).zero_()  # the same pair in both directions
+            itself = scores[1].diagonal(offset).zero_()  # not twice for a text with itself
             total[rows] += scores[0] @ mass[columns]
             total[columns] += mass[rows] @ scores[1]
             progress.advance(2 * listed.shape[1] - len(itself))
         return total
 
     def expected_first(self, mt: Tensor, src: Tensor, refs: Tensor, weights: Tensor) -> Tensor:
-        """(H, H1) the mean of the first layer over weighted references, exactly."""
+        """(H, H1) the exact mean of the first layer's output over weighted references."""
         return self.first_of_moments(mt, src, moments(mt, refs, weights))
 
     def first_of_moments(self, mt: Tensor, src: Tensor, moments: Tensor) -> Tensor:
-        """(H, H1) the same from the moments of the references."""
+        """(H, H1) the same mean from the moments of the references."""
         mean, apart = moments[:1].to(mt.dtype), moments[1:].to(mt.dtype)
         pair = torch.cat([mt * mean, apart], dim=1) @ self.per_pair
         return self.hyp_part(mt, src) + self.ref_part(mean) + pair
 
 
 def _upper_pairs(rows: Side, columns: Side, offset: int) -> Tensor:
-    """(2, P) row and column of the cells on a diagonal of a matrix and above it."""
+    """(2, P) row and column of the cells on and above a diagonal of a matrix."""
     return torch.triu_indices(len(rows), len(columns), offset, device=rows.vectors.device)
 
 
 def _rows(table: Tensor, rows: Tensor) -> Tensor:
-    """(P, W) of a table (N, W); on a CPU twice as fast as an index in brackets."""
+    """(P, W) rows of a table (N, W); on a CPU twice as fast as indexing."""
     return table.index_select(0, rows)
 
 
 def moments(mt: Tensor, refs: Tensor, weights: Tensor) -> Tensor:
-    """(1 + H, D) E[ref], then E|mt - ref| of each hypothesis; linear in the weights."""
+    """(1 + H, D) E[ref], then E|mt - ref| for each hypothesis; linear in the weights."""
     exact = torch.float32 if mt.device.type == "mps" else torch.float64
     mean = weights.to(exact) @ refs.to(exact)
     return torch.cat([mean[None], mean_distance(mt.to(exact), refs.to(exact), weights.to(exact))])
 
 
 def mean_distance(mt: Tensor, refs: Tensor, weights: Tensor) -> Tensor:
-    """(H, D) E|mt - ref| per dimension over weighted references, in O((H + R) log R) each.
+    """(H, D) E|mt - ref| over weighted references, in O((H + R) log R) per dimension.
 
-    With the references' values sorted, those below mt and those above it are two intervals, whose
-    weights and weighted values are differences of prefix sums. A few are added up faster.
+    If the values of the references are sorted, those below and those above mt are two intervals,
+    whose total weights and weighted sums are differences of prefix sums. Few references are summed
+    directly.
     """
     if len(refs) <= _MAX_SUMMED_REFERENCES:
         total = torch.zeros_like(mt)
@@ -203,7 +204,7 @@ def feed_forward(units: int, hidden: Sequence[int], activation: str,
     """Linear layers with activations between them, and one score at the end."""
     layers: list[nn.Module] = []
     for width in hidden:
-        # where dropout was in training, so that weights keep their names
+        # Identity replaces dropout, so that weights keep their names
         layers += [nn.Linear(units, width), _activation(activation), nn.Identity()]
         units = width
     layers.append(nn.Linear(units, 1))

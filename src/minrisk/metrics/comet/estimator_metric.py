@@ -1,4 +1,4 @@
-"""Base class of metrics with COMET's estimator, for any encoder and any backend."""
+"""Base class of metrics with COMET's estimator, independent of encoder and backend."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class PairScorer(Protocol):
     """COMET's estimator on embeddings."""
 
     def embeddings(self, vectors: Floats) -> Any:
-        """The vectors in the form that features hold."""
+        """The vectors in the backend's format, as features store them."""
 
     def vectors(self, features: WeightedRows) -> Points:
-        """(N, D) embeddings of texts and averages, on their device."""
+        """(N, D) embeddings of texts and aggregates, on their device."""
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: WeightedRows) -> Floats: ...
 
@@ -39,7 +39,7 @@ class PairScorer(Protocol):
 
 
 class EstimatorMetric(SourceMetric, ABC):
-    """A metric whose estimator scores pairs of embeddings, also those of averaged references."""
+    """A metric whose estimator scores pairs of embeddings, including averaged references."""
 
     needs_source: ClassVar[bool] = True
 
@@ -52,12 +52,12 @@ class EstimatorMetric(SourceMetric, ABC):
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows,
                source: WeightedRows | None = None) -> Floats:
-        """(H, R) of every pair."""
+        """(H, R) scores of all pairs."""
         return self._scorer.scores(hyps, refs, self._checked(source, hyps, refs))
 
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                 source: WeightedRows | None = None) -> Floats:
-        """(H,) `scores @ mass`, added up where the pairs are scored."""
+        """(H,) `scores @ mass`, summed on the device."""
         return self._scorer.utility(hyps, refs, mass, self._checked(source, hyps, refs))
 
     def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
@@ -66,10 +66,10 @@ class EstimatorMetric(SourceMetric, ABC):
 
     def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
                  source: WeightedRows | None = None) -> Floats:
-        """(H,) scores against the average of the references that the statistics are of."""
+        """(H,) scores against the average of the references that the statistics summarise."""
         return self._scorer.finalize(hyps, statistics, self._checked(source, hyps))
 
     def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                   source: WeightedRows | None = None) -> Surrogate[WeightedRows]:
-        """The estimator made linear from the exact mean of its first layer on."""
+        """The estimator, linearised around the exact mean of its first layer's output."""
         return self._scorer.surrogate(hyps, refs, mass, self._checked(source, hyps, refs))

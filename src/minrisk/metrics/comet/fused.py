@@ -1,4 +1,4 @@
-"""The pair block in few passes over memory: matrix products, and one fused kernel between them."""
+"""Pair scores in few passes over memory: matrix products with one fused kernel between them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def not_supported_reasons(estimator: Estimator) -> list[str]:
 
 def pair_scores(estimator: Estimator, rows: Tensor, columns: Tensor, pairs: Tensor,
                 *ways: tuple[Tensor, Tensor]) -> Tensor:
-    """(ways, P) as the plain path has them; each way is the rows' part and the columns'."""
+    """(ways, P) scores as in the plain path; each way holds the per-row and per-column parts."""
     from minrisk.metrics.comet import kernels
 
     shared = kernels.pair_features(rows, columns, pairs) @ estimator.per_pair

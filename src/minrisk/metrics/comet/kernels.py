@@ -1,7 +1,7 @@
-"""Triton kernels for the operations between matrix products: each reads its input once.
+"""Fused Triton kernels for the operations between matrix products; each reads its input once.
 
-They run on CUDA, and for tests on the CPU under Triton's interpreter. Sums are in float32, whatever
-the numbers in memory are.
+They run on CUDA, and in tests on the CPU with Triton's interpreter. They accumulate in float32 for
+any type in memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def pair_features(left: Tensor, right: Tensor, pairs: Tensor) -> Tensor:
-    """(P, 2D) left * right and |left - right| of pairs (2, P): rows of left and of right."""
+    """(P, 2D) left * right and |left - right| for pairs (2, P) of rows of `left` and `right`."""
     count, width = pairs.shape[1], left.shape[1]
     out = left.new_empty(count, 2 * width)
     _pair_features[(count,)](left, right, pairs, out, width, block=triton.next_power_of_2(width))
@@ -34,7 +34,7 @@ def _pair_features(left, right, pairs, out, width, block: tl.constexpr):
 
 
 def first_activation(shared: Tensor, pairs: Tensor, *sides: tuple[Tensor, Tensor]) -> Tensor:
-    """(sides, P, W) tanh of the pairs' common part plus each side's own: (h, W) and (r, W)."""
+    """(sides, P, W) tanh of the sum of the pair part and each side's row and column parts."""
     count, width = shared.shape
     out = shared.new_empty(len(sides), count, width)
     block = min(1024, triton.next_power_of_2(width))
@@ -61,7 +61,7 @@ def _first_activation(shared, pairs, row_part, column_part, row_reversed, column
 
 
 def last_layer(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """(N,) float32: tanh of hidden (N, W), times weight (W,), plus bias (1,)."""
+    """(N,) float32: tanh(hidden (N, W)) @ weight (W,) + bias (1,)."""
     count, width = hidden.shape
     out = torch.empty(count, dtype=torch.float32, device=hidden.device)
     if count:
@@ -83,12 +83,12 @@ def _last_layer(hidden, weight, bias, out, width, block: tl.constexpr):
 
 @triton.jit
 def _tanh(x):
-    # exact to float32's last digits; past the range of exp it is 1 or -1, as it should be
+    # accurate to float32's last digits; correct (1 or -1) even if exp overflows
     return 1 - 2 / (tl.exp(2 * x) + 1)
 
 
 def token_sums(hidden: Tensor, starts: Tensor) -> Tensor:
-    """(B, D) float32: the sum over the tokens of each text, which start and end at `starts`."""
+    """(B, D) float32: sums over the tokens of each text; `starts` has the B + 1 boundaries."""
     count, width = len(starts) - 1, hidden.shape[1]
     out = torch.empty(count, width, dtype=torch.float32, device=hidden.device)
     block = min(256, triton.next_power_of_2(width))
@@ -110,9 +110,9 @@ def _token_sums(hidden, starts, out, width, block: tl.constexpr):
 
 
 def attention(qkv: Tensor, starts: Tensor, longest: int, heads: int, fillers: int = 0) -> Tensor:
-    """(T, D) each token over the tokens of its text; qkv (T, 3D) is query, key and value.
+    """(T, D) attention of each token to the tokens of its text; qkv (T, 3D) is query, key, value.
 
-    The last tokens, at most `fillers`, may belong to no text.
+    Up to `fillers` tokens at the end may belong to no text.
     """
     count, width = len(qkv), qkv.shape[1] // (3 * heads)
     out = qkv.new_empty(count, heads * width)
@@ -141,7 +141,7 @@ def _attention(qkv, starts, out, heads, width, scale, block: tl.constexpr, padde
         norm = tl.zeros([block], tl.float32)
         accumulated = tl.zeros([block, padded], tl.float32)
         key_start = 0
-        while key_start < length:  # softmax by parts, rescaled to the maximum so far
+        while key_start < length:  # online softmax
             key_row = (key_start + row)[:, None]
             place, valid = base + key_row * stride, (key_row < length) & inside
             key = tl.load(place + heads * width, valid, other=0)

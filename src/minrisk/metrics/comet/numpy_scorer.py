@@ -1,6 +1,6 @@
-"""COMET's estimator in NumPy: the plain twin of estimator, scorer and surrogate.
+"""COMET's estimator in NumPy: the counterpart of the modules estimator, scorer and surrogate.
 
-For small models with tanh, where torch is not installed.
+For small models with tanh, so that they need no torch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from minrisk.metrics.comet.pair_blocks import PairProgress, blocks, slices
 Array = npt.NDArray[Any]  # float32
 Layer = tuple[Array, Array]  # (in, out) weight and (out,) bias
 
-_PAIRS_PER_BLOCK = 1 << 9  # their features stay in the CPU cache
+_PAIRS_PER_BLOCK = 1 << 9  # pairs at a time, so that features stay in the CPU cache
 
 
 class NumpyScorer:
@@ -53,7 +53,7 @@ class NumpyScorer:
         return self.scores(hyps, refs, source) @ mass
 
     def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Floats:
-        """(1, D) the sum of the references; below it the moments that expected features need."""
+        """(1, D) sum of the references, followed by the moments that "expected" needs."""
         texts = refs.base[refs.members]
         mt = _text_embeddings(hyps) if self._expected else texts[:0]
         return moments(mt, texts, refs.spread(weights))
@@ -76,25 +76,25 @@ class NumpyScorer:
         return NumpyLinearSurrogate(mt, value, offset, per_ref, distance)
 
     def _hyp_part(self, mt: Array, src: Array) -> Array:
-        """(H, H1) the first layer's output for each hypothesis with the source."""
+        """(H, H1) the part of the first layer's output for hypothesis and source."""
         features = np.concatenate([mt, mt * src, np.abs(mt - src)], axis=1)
         part: Array = features @ self._per_hyp + self._bias
         return part
 
     def _pair_part(self, mt: Array, ref: Array) -> Array:
-        """(h, r, H1) its output for each pair of hypothesis and reference."""
+        """(h, r, H1) the part of the first layer's output for pairs."""
         left, right = mt[:, None], ref[None]
         features = np.empty((len(mt), len(ref), len(self._per_pair)), mt.dtype)
-        product, distance = np.split(features, 2, axis=2)  # filled in place: copies take long
+        product, distance = np.split(features, 2, axis=2)  # filled in place to avoid copies
         np.multiply(left, right, out=product)
         np.abs(np.subtract(left, right, out=distance), out=distance)
         part: Array = features @ self._per_pair
         return part
 
     def _pair_scores(self, mt: Array, own: Array, ref: Array) -> Floats:
-        """(H, R) from the hypotheses, their parts of the first layer, and the references."""
+        """(H, R) scores from the hypotheses, their parts of the first layer, and the references."""
         theirs = ref @ self._per_ref
-        # mt*ref and |mt-ref| are symmetric: among the same texts one block serves both ways
+        # mt*ref and |mt-ref| are symmetric: with equal texts, one block serves both directions
         symmetric = np.array_equal(mt, ref)
         progress = PairProgress(len(mt) * len(ref), on_cpu=True)
         found = np.empty((len(mt), len(ref)))
@@ -108,14 +108,14 @@ class NumpyScorer:
         return found
 
     def _expected_pair_part(self, mt: Array, moments: Floats) -> Array:
-        """(H, H1) its mean output for the references and the pairs with them."""
+        """(H, H1) the mean of the first layer's parts for references and pairs."""
         mean, apart = moments[:1].astype(np.float32), moments[1:].astype(np.float32)
         pair = np.concatenate([mt * mean, apart], axis=1)
         rest: Array = mean @ self._per_ref + pair @ self._per_pair
         return rest
 
     def _finish(self, first: Array) -> Array:
-        """Scores from the first layer's outputs, whatever their leading shape."""
+        """Scores from the first layer's outputs (..., H1)."""
         hidden = first
         for weight, bias in self._later_layers:
             hidden = np.tanh(hidden) @ weight + bias
@@ -136,7 +136,7 @@ class NumpyScorer:
 
 @dataclass(frozen=True)
 class NumpyLinearSurrogate:
-    """The tangent of each hypothesis, as in `surrogate.LinearSurrogate`."""
+    """The counterpart of `surrogate.LinearSurrogate`."""
 
     mt: Array  # (H, D)
     value: Array  # (H,)
@@ -158,14 +158,14 @@ class NumpyLinearSurrogate:
 
 
 def _cells(rows: slice, columns: slice, symmetric: bool) -> int:
-    """Cells of a block, and if it is symmetric, of its mirror image as far as it is another."""
+    """The number of cells of a block and, in a symmetric matrix, of its mirror image."""
     size: int = (rows.stop - rows.start) * (columns.stop - columns.start)
     common: int = max(0, min(rows.stop, columns.stop) - max(rows.start, columns.start))
     return 2 * size - common**2 if symmetric else size
 
 
 def moments(mt: Array, refs: Array, weights: Floats) -> Floats:
-    """(1 + H, D) E[ref], then E|mt - ref| of each hypothesis; linear in the weights."""
+    """(1 + H, D) E[ref], then E|mt - ref| for each hypothesis; linear in the weights."""
     return np.concatenate([(weights @ refs.astype(np.float64))[None],
                            mean_distance(mt, refs, weights)])
 
@@ -181,7 +181,7 @@ def mean_distance(mt: Array, refs: Array, weights: Floats) -> Floats:
     place = np.stack([np.searchsorted(*column) for column in zip(values.T, points.T, strict=True)],
                      axis=1)  # (H, D)
     left, left_moment = (np.take_along_axis(sums, place, axis=0) for sums in (below, moment))
-    # of those above: what is left of all
+    # total minus those below
     right, right_moment = below[-1] - left, moment[-1] - left_moment
     distance: Floats = points * left - left_moment + right_moment - points * right
     return distance
@@ -192,7 +192,7 @@ def _sums_before(values: Floats) -> Floats:
 
 
 def layers(weights: Mapping[str, Array]) -> list[Layer]:
-    """In order, from the names that torch gives to the layers of a sequence."""
+    """The layers in order, from the parameter names of a torch `Sequential`."""
     places = sorted({int(name.split(".")[0]) for name in weights})
     return [(np.ascontiguousarray(weights[f"{place}.weight"].T), weights[f"{place}.bias"])
             for place in places]
@@ -208,13 +208,13 @@ def _text_embeddings(features: WeightedRows) -> Array:
 
 
 def _members(features: WeightedRows, row: int) -> tuple[Array, Floats]:
-    """The embeddings of the texts of one row, and how much each counts."""
+    """The embeddings of the texts of one row, and their weights."""
     part = slice(features.offsets[row], features.offsets[row + 1])
     return features.base[features.members[part]], features.weights[part]
 
 
 def _mean_embeddings(features: WeightedRows) -> Array:
-    """(N, D) the embedding of each row: of its text, or the mean of its texts."""
+    """(N, D) the embedding of each row: that of its text, or the mean over its texts."""
     if features.is_plain:
         return _text_embeddings(features)
     parts = (_members(features, row) for row in range(len(features)))

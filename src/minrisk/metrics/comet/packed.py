@@ -1,7 +1,7 @@
-"""The encoder without padding: the tokens of all texts in one row, attention within each text.
+"""The encoder without padding: tokens of all texts are concatenated, attention is per text.
 
-For encoders whose layers are BERT's, on CUDA and in half precision. It uses the weights of the
-transformers model, and gives what running that model gives.
+For encoders with BERT's layers, on CUDA and in half precision. It uses the weights of the
+transformers model and computes the same results.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from minrisk._torch.tokens import longest_first
 if TYPE_CHECKING:
     from minrisk.metrics.comet.encoder import CometEncoder
 
-_POSITIONS_AFTER_PADDING = {"xlm-roberta": True, "bert": False}  # kinds with BERT's layers
+# model types with BERT's layers -> whether positions start after the padding index
+_POSITIONS_AFTER_PADDING = {"xlm-roberta": True, "bert": False}
 _HALF = (torch.bfloat16, torch.float16)
-_MIN_TOKEN_STEP = 256  # tokens that recorded batches differ by
-# tokens less than a multiple of the step: for multiples of 128, cuBLAS chooses slower kernels
+_MIN_TOKEN_STEP = 256  # granularity of batch sizes for graph capture, in tokens
+# sizes are this much below a multiple of the step: at multiples of 128, cuBLAS picks slower kernels
 _MISSING = 8
-_BATCH_PARTS = 8  # of a full batch, of which a smaller one has as many as there are tokens for
-_TEXT_TOKENS = 32  # most texts have as many; there is room for shorter ones where they come
-_MIN_LONGEST = 64  # attention takes as long for texts that are shorter
+_BATCH_PARTS = 8  # sizes of smaller batches are multiples of 1/8 of a full batch
+_TEXT_TOKENS = 32  # typical tokens per text; sizes have room for more texts if they are shorter
+_MIN_LONGEST = 64  # attention is not faster for shorter texts
 _MAX_RECORDINGS = 64
 
 
@@ -55,12 +56,12 @@ def not_supported_reasons(encoder: CometEncoder) -> list[str]:
 
 @dataclass(frozen=True)
 class BatchSize:
-    """Numbers of a batch."""
+    """The sizes of a batch that a captured graph depends on."""
 
     tokens: int
     texts: int
-    longest: int  # tokens of the longest text
-    fillers: int = 0  # tokens at the end that may belong to no text
+    longest: int  # maximum tokens of a text
+    fillers: int = 0  # maximum number of padding tokens at the end
 
     @classmethod
     def of(cls, ids: Sequence[Ints]) -> BatchSize:
@@ -68,9 +69,9 @@ class BatchSize:
         return cls(sum(lengths), len(lengths), max(lengths))
 
     def rounded_up(self) -> BatchSize:
-        """One of few sizes: filler tokens cost time, texts without tokens hardly any.
+        """One of few sizes: padding tokens cost time, empty texts hardly any.
 
-        There is always a filler, so that texts without tokens have one to start at.
+        There is always a padding token, so that empty texts have one to start at.
         """
         power = next_power_of_two(self.tokens)
         step = max(_MIN_TOKEN_STEP, power >> 6)
@@ -80,8 +81,8 @@ class BatchSize:
 
 
 def packed_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Rows of similar length, longest first, in batches of few sizes: `budget` tokens, as many
-    parts of it as there are tokens for, and what is left then.
+    """Rows of similar length, longest first, in batches of few sizes: `budget` tokens, then a
+    multiple of `budget` / 8, then the rest.
     """
     part = min(budget, max(_MIN_TOKEN_STEP, budget // _BATCH_PARTS))
     order = longest_first(lengths)
@@ -97,25 +98,25 @@ def packed_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
 
 @dataclass(frozen=True)
 class PackedTexts:
-    """A batch of texts, one after the other."""
+    """A batch of concatenated texts."""
 
     tokens: Tensor  # (T,)
-    positions: Tensor  # (T,) of each token in its text
-    starts: Tensor  # (B + 1,) of each text, and the end
-    counts: Tensor  # (B, 1) tokens of each text
+    positions: Tensor  # (T,) position of each token in its text
+    starts: Tensor  # (B + 1,) start of each text, and the end of the last
+    counts: Tensor  # (B, 1) number of tokens of each text
     size: BatchSize
 
     @classmethod
     def of(cls, numbers: Tensor, size: BatchSize) -> PackedTexts:
-        """From what `packed_numbers` returns, on the device."""
+        """Unpack the result of `packed_numbers`, on the device."""
         tokens, positions, starts, counts = torch.split(
             numbers, [size.tokens, size.tokens, size.texts + 1, size.texts])
         return cls(tokens, positions, starts, counts[:, None], size)
 
 
 def packed_numbers(ids: Sequence[Ints], size: BatchSize) -> npt.NDArray[np.int32]:
-    """A batch as one array, which is one copy to the device; filled up with zeros and with texts
-    without tokens if there are fewer texts and tokens than the size says.
+    """A batch as one array, for a single copy to the device; padded with zeros and empty texts up
+    to `size`.
     """
     lengths = np.zeros(size.texts, np.int32)
     lengths[: len(ids)] = [own.size for own in ids]
@@ -131,7 +132,7 @@ def packed_numbers(ids: Sequence[Ints], size: BatchSize) -> npt.NDArray[np.int32
 
 
 class PackedEncoder:
-    """Runs the layers of an encoder on packed texts, sizes that come again as CUDA graphs."""
+    """Runs the layers of an encoder on packed texts, with CUDA graphs for repeated sizes."""
 
     def __init__(self, encoder: CometEncoder) -> None:
         self._encoder = encoder
@@ -150,7 +151,7 @@ class PackedEncoder:
         return self._run(upload(packed_numbers(ids, size), self._device), size)
 
     def _run_as_graph(self, ids: Sequence[Ints], size: BatchSize) -> Tensor:
-        # threads have streams of their own, and all graphs the same memory
+        # threads have separate streams, but all graphs share memory
         stream = torch.cuda.current_stream(self._device)
         stream.wait_event(self._copied)
         found = self._graphs.run(size, [upload(packed_numbers(ids, size), self._device)],
@@ -160,7 +161,7 @@ class PackedEncoder:
         return result
 
     def _run(self, numbers: Tensor, size: BatchSize) -> Tensor:
-        """(B, D) sentence embeddings, undefined for texts without tokens."""
+        """(B, D) sentence embeddings; undefined for empty texts."""
         mix, texts = self._encoder.mix, PackedTexts.of(numbers, size)
         hidden = self._embeddings(texts)
         pooled = hidden.new_zeros(size.texts, hidden.shape[1], dtype=torch.float32)
@@ -182,7 +183,7 @@ class PackedEncoder:
         return found[0]
 
     def _pool(self, hidden: Tensor, texts: PackedTexts) -> Tensor:
-        """(B, D) float32: one layer, pooled as `pooling.LinearPooling` does it."""
+        """(B, D) float32: one layer, pooled as in `pooling.LinearPooling`."""
         from minrisk.metrics.comet.kernels import token_sums
 
         counts = texts.counts
@@ -197,7 +198,7 @@ class PackedEncoder:
 
 
 class PackedLayer:
-    """One layer of BERT, with its three projections as one product."""
+    """A layer of BERT with a fused projection of queries, keys and values."""
 
     def __init__(self, layer: Any) -> None:
         attention = layer.attention.self
@@ -222,9 +223,10 @@ class PackedLayer:
         return add_norm(self._output.dense(wide), hidden, self._output.LayerNorm)
 
     def _widened(self, hidden: Tensor) -> Tensor:
-        """(T, 4D) GELU of the first product, by its own kernel, so that it is not read again.
+        """(T, 4D) GELU of the first product, fused into the matrix product.
 
-        That has GELU's approximation by tanh, whose error is about a rounding of half precision.
+        The fused kernel uses the tanh approximation, whose error is about one rounding of half
+        precision.
         """
         wide = self._intermediate
         kernel = getattr(torch, "_addmm_activation", None)

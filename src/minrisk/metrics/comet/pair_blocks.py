@@ -1,4 +1,4 @@
-"""The matrix of pairs, block by block, and the progress of the work on it."""
+"""The matrix of pairs in blocks, and progress reports."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from minrisk._core.errors import warn
 from minrisk._core.process import report_progress
 
-_WARN_AFTER_SECONDS = 20.0  # expected time of a segment
+_WARN_AFTER_SECONDS = 20.0  # expected seconds per segment above which to warn
 
 
 def blocks(rows: int, columns: int, pairs: int,
            upper: bool = False) -> Iterator[tuple[slice, slice]]:
-    """Blocks of at most `pairs` cells of a matrix; `upper` leaves out those below the diagonal."""
+    """Blocks of at most `pairs` cells of a matrix; `upper` skips those below the diagonal."""
     width = max(1, min(columns, pairs))
     for strip in slices(0, rows, max(1, pairs // width)):
         for block in slices(strip.start if upper else 0, columns, width):
@@ -26,7 +26,7 @@ def slices(start: int, stop: int, size: int) -> Iterator[slice]:
 
 
 class PairProgress:
-    """Reports scored pairs; on a CPU it warns after the first ones if all will take long."""
+    """Reports scored pairs; on a CPU, warns early if the segment will take long."""
 
     def __init__(self, total: int, on_cpu: bool) -> None:
         self._total = total
@@ -48,7 +48,7 @@ class PairProgress:
 
 
 def _rounded(seconds: float) -> str:
-    """Coarsely, so that the same warning is not repeated for every segment."""
+    """A coarse duration, so that the warning is equal for all segments and shown once."""
     digits = 10 ** (len(str(int(seconds))) - 1)
     coarse = round(seconds / digits) * digits
     return f"{coarse} s" if coarse < 120 else f"{round(coarse / 60)} min"

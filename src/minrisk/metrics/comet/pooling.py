@@ -1,7 +1,7 @@
-"""From hidden states to one embedding per sentence, layer by layer as the encoder runs.
+"""Pooling of hidden states to sentence embeddings, layer by layer as the encoder runs.
 
-COMET mixes layers with learned weights and then pools over tokens. Mean and first-token pooling
-are linear, so each layer is pooled as soon as it is there: no layer has to be kept.
+COMET mixes layers with learned weights and then pools over tokens. Mean and first-token pooling are
+linear, so each layer is pooled as soon as it is computed, and none has to be kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Pooling = Literal["avg", "cls", "max"]
 
 
 class PoolingAccumulator(Protocol):
-    """Pools the hidden states of layers, one after the other."""
+    """Accumulates the pooled hidden states of layers."""
 
     def add(self, hidden: Tensor, weight: float) -> None: ...
 
@@ -23,7 +23,7 @@ class PoolingAccumulator(Protocol):
 
 
 class LinearPooling:
-    """Mean over tokens, or the first token, of each layer as it comes."""
+    """Mean over tokens, or the first token, applied to each layer."""
 
     def __init__(self, mask: Tensor, content: Tensor, first_only: bool, layer_norm: bool) -> None:
         self._mask = mask.float()[:, :, None]  # (B, T, 1)
@@ -45,7 +45,7 @@ class LinearPooling:
         return (hidden * self._content).sum(1) / self._mask.sum(1)
 
     def _pooled_share(self) -> Tensor | float:
-        """How much of a constant is left after pooling: all but what padding tokens take."""
+        """The factor that pooling applies to a constant: the share of tokens that are content."""
         return 1.0 if self._first_only else self._content.sum(1) / self._mask.sum(1)
 
     def result(self) -> Tensor:
@@ -54,7 +54,7 @@ class LinearPooling:
 
 
 class MaxPooling:
-    """The largest value over tokens, which needs the mixture of layers first."""
+    """The maximum over tokens, which must be taken after mixing the layers."""
 
     def __init__(self, mask: Tensor, content: Tensor, layer_norm: bool) -> None:
         self._mask = mask.float()[:, :, None]
@@ -75,7 +75,7 @@ class MaxPooling:
 
 
 def statistics(hidden: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, 1, 1) mean and deviation over the tokens and dimensions of each sentence."""
+    """(B, 1, 1) mean and standard deviation over the tokens and dimensions of each sentence."""
     count = mask.sum((1, 2), keepdim=True) * hidden.shape[2]
     mean = (hidden * mask).sum((1, 2), keepdim=True) / count
     variance = (((hidden - mean) * mask) ** 2).sum((1, 2), keepdim=True) / count
@@ -84,10 +84,10 @@ def statistics(hidden: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 def accumulator(pool: Pooling, mask: Tensor, content: Tensor,
                 layer_norm: bool) -> PoolingAccumulator:
-    """The pooling of a batch; `mask` is of all tokens of a text, `content` of those but padding.
+    """The pooling of a batch; `mask` covers all tokens of a text, `content` only non-padding ones.
 
-    They differ for a text that spells the padding token out. The official code then leaves it out
-    of sums but not out of counts, and so do we.
+    They differ if a text contains the padding token. Like the official code, we then exclude it
+    from sums but not from counts.
     """
     if pool == "max":
         return MaxPooling(mask, content, layer_norm)
@@ -95,7 +95,7 @@ def accumulator(pool: Pooling, mask: Tensor, content: Tensor,
 
 
 def sparsemax(scores: Tensor) -> Tensor:
-    """The nearest probability distribution: many weights are exactly 0 (Martins & Astudillo)."""
+    """The sparsemax: the nearest distribution, with many exact zeros (Martins & Astudillo 2016)."""
     ordered = scores.sort(descending=True).values
     ranks = torch.arange(1, len(scores) + 1, dtype=scores.dtype)
     sums = ordered.cumsum(0)

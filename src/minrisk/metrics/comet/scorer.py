@@ -1,4 +1,4 @@
-"""COMET scores of pairs: the estimator on embeddings, in blocks that fit into memory."""
+"""COMET scores of pairs, in blocks that fit into memory."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from minrisk.metrics.comet.tensors import (
     vectors,
 )
 
-_MEMORY_SHARE = 0.5  # of the free memory of a device that scoring may take
-_UNQUERIED_BYTES = 1e9  # bytes for scoring that are taken without a query for free memory
-_MAX_PAIRS_PER_BLOCK = 1 << 16  # pairs at a time; more of them are not faster, and take memory
-_MAX_PAIRS_ON_CPU = 1 << 11  # pairs at a time whose memory is used again, not taken page by page
+_MEMORY_SHARE = 0.5  # share of the free memory for scoring
+_UNQUERIED_BYTES = 1e9  # bytes up to which the free memory is not queried
+_MAX_PAIRS_PER_BLOCK = 1 << 16  # larger blocks are not faster
+_MAX_PAIRS_ON_CPU = 1 << 11  # memory of larger blocks is not reused, which causes page faults
 
 
 class TorchScorer:
@@ -90,11 +90,11 @@ class TorchScorer:
             else:
                 left, right = estimator.hypotheses(mt, src), self._references(estimator, refs)
                 found = estimator.utility(left, right, weights, pairs, progress)
-        return to_numpy(found)  # here, since another thread may launch its work meanwhile
+        return to_numpy(found)  # waits outside the lock, so that another thread can launch work
 
     @torch.inference_mode()
     def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Floats:
-        """(1, D) the sum of the references; below it the moments that expected features need."""
+        """(1, D) sum of the references, followed by the moments that "expected" needs."""
         texts = embedding_rows(refs.base, refs.members)
         spread = upload_for_sums(refs.spread(weights), texts.device)
         mt = text_embeddings(hyps) if self._expected else texts[:0]
@@ -134,13 +134,13 @@ class TorchScorer:
         return self._expected and not refs.is_plain
 
     def _pairs_per_block(self, estimator: Estimator, count: int) -> int:
-        """Number of pairs whose features fit into memory, `count` at most."""
+        """The number of pairs whose features fit into memory, at most `count`."""
         device, free = self._runtime.device, _UNQUERIED_BYTES
         most = _MAX_PAIRS_ON_CPU if device.type == "cpu" else _MAX_PAIRS_PER_BLOCK
         wanted, each = min(most, count), estimator.pair_bytes()
         if self._memory is not None:
             free = self._memory * 1e9
-        # a query for free memory takes time
+        # querying the free memory takes time
         elif device.type == "cuda" and wanted * each > _UNQUERIED_BYTES:
             free = torch.cuda.mem_get_info(device)[0] * _MEMORY_SHARE
         return max(1, min(wanted, int(free / each)))
@@ -168,7 +168,7 @@ class QualityScorer:
 
 def _average_scores(estimator: Estimator, mt: Tensor, refs: WeightedRows, row: int,
                     src: Tensor) -> Tensor:
-    """(H,) against one aggregate, with the first layer's mean over its texts exact."""
+    """(H,) scores against one aggregate, with the exact mean of the first layer."""
     part = slice(refs.offsets[row], refs.offsets[row + 1])
     texts = embedding_rows(refs.base, refs.members[part])
     weights = upload_for_sums(refs.weights[part], texts.device)

@@ -1,9 +1,9 @@
 """A linear surrogate of COMET's estimator: its first-order expansion after the first layer.
 
-Around mu(h), the exact mean of the first layer's outputs z(h, r) over all references, the rest f of
-the estimator is nearly a plane, g(h, r) = f(mu) + J(mu) . (z(h, r) - mu), whose mean over the
-references is f(mu) exactly. One backward pass gives J; then g costs one product of embeddings a
-pair, where the estimator needs its layers.
+Let mu(h) be the exact mean of the first layer's outputs z(h, r) over all references, and f the rest
+of the estimator. Near mu, f is approximately linear: g(h, r) = f(mu) + J(mu) . (z(h, r) - mu),
+whose mean over the references is exactly f(mu). One backward pass gives J; then g costs one product
+of embeddings per pair instead of the remaining layers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from minrisk.metrics.comet.estimator import Estimator
 from minrisk.metrics.comet.pair_blocks import slices
 from minrisk.metrics.comet.tensors import text_embeddings, to_numpy
 
-Precision = Callable[[], AbstractContextManager[None]]  # that of products, while it is entered
+Precision = Callable[[], AbstractContextManager[None]]  # sets the precision of matrix products
 
-_MAX_DIFFERENCES = 1 << 26  # differences of embeddings that are held at a time
+_MAX_DIFFERENCES = 1 << 26  # differences of embeddings in memory at a time
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class LinearSurrogate:
 
     mt: Tensor  # (H, D)
     value: Tensor  # (H,) f(mu)
-    offset: Tensor  # (H,) f(mu) - J . (mu - the hypothesis' own part of z)
-    per_ref: Tensor  # (H, D) J's part for ref and for mt*ref, which are both linear in ref
-    per_distance: Tensor  # (H, D) for |mt-ref|
+    offset: Tensor  # (H,) f(mu) - J . (mu - the hypothesis's part of z)
+    per_ref: Tensor  # (H, D) J for ref and mt*ref, which are both linear in ref
+    per_distance: Tensor  # (H, D) J for |mt-ref|
     precision: Precision
 
     @classmethod
@@ -74,7 +74,7 @@ class LinearSurrogate:
 
 def _value_and_slope(estimator: Estimator, mu: Tensor) -> tuple[Tensor, Tensor]:
     """(H,) f(mu) and (H, H1) its gradient, in single precision."""
-    point = mu.float().clone().requires_grad_()  # a copy: mu was made in inference mode
+    point = mu.float().clone().requires_grad_()  # a copy, because mu is an inference tensor
     value = replace(estimator, middle=[deepcopy(layer).float() for layer in estimator.middle],
                     last=deepcopy(estimator.last).float()).finish(point)
     [slope] = torch.autograd.grad(value.sum(), point)

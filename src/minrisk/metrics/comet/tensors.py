@@ -13,7 +13,7 @@ from minrisk._torch.device import upload
 
 
 def vectors(features: WeightedRows) -> Tensor:
-    """(N, D) of texts and of averages, in single precision at least."""
+    """(N, D) embeddings of texts and aggregates, at least in single precision."""
     return mean_embeddings(features).float()
 
 
@@ -26,10 +26,10 @@ def text_embeddings(features: WeightedRows) -> Tensor:
 
 
 def mean_embeddings(features: WeightedRows) -> Tensor:
-    """(N, D) the embedding of each row: of its text, or the mean of its texts.
+    """(N, D) the embedding of each row: that of its text, or the mean over its texts.
 
-    Means are in the number format of sums, whatever that of the texts is: in half precision each
-    addition would round, on a GPU in an order that varies.
+    Means are computed in the number format of sums: in half precision every addition would round,
+    and on a GPU in varying order.
     """
     if features.is_plain:
         return embedding_rows(features.base, features.members)
@@ -41,8 +41,7 @@ def mean_embeddings(features: WeightedRows) -> Tensor:
 
 
 def embedding_rows(base: Tensor, rows: Ints) -> Tensor:
-    """(N, D) some rows; without a copy if they are side by side, as texts of a segment mostly are.
-    """
+    """(N, D) some rows; a view if they are contiguous, as those of a segment mostly are."""
     if rows.size and np.array_equal(rows, np.arange(rows[0], rows[0] + rows.size)):
         return base[rows[0] : rows[0] + rows.size]
     found: Tensor = base[upload(rows, base.device)]
@@ -50,8 +49,8 @@ def embedding_rows(base: Tensor, rows: Ints) -> Tensor:
 
 
 def upload_for_sums(array: Floats, device: torch.device) -> Tensor:
-    """An array on the device, in the number format of sums over many texts or pairs; Apple's GPUs
-    have no float64.
+    """An array on the device in the number format of sums: float64, or float32 on Apple's GPUs,
+    which do not support it.
     """
     return upload(array.astype(np.float32 if device.type == "mps" else np.float64), device)
 

@@ -1,7 +1,7 @@
-"""COMET models that read source, hypothesis and reference together (Rei et al. 2022b; Guerreiro et
-al. 2024): CometKiwi, UniTE and XCOMET. They compare pairs or judge, and cannot average references.
+"""COMET models that read all texts as one sequence (Rei et al. 2022b; Guerreiro et al. 2024):
+CometKiwi, UniTE and XCOMET. They cannot average references.
 
-This file needs no torch, so that the metrics can be listed where their extra is not installed.
+This module does not import torch, so that the metrics can be listed where it is not installed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UnifiedMetric(CometModel):
-    """Base class of unified metrics: features are tokens, and the model reads every input."""
+    """Base class of unified metrics: features are token ids, and the model is run for every input.
+    """
 
     is_unified: ClassVar[bool] = True
 

@@ -1,8 +1,8 @@
 """Unified COMET models, which read hypothesis, source and reference as one sequence.
 
-A model that takes references reads each pair twice (with and without the source) and each
-hypothesis once with the source alone. XCOMET also tags the hypothesis's tokens with error
-severities, whose sum counts beside the three scores.
+A model with references reads each pair twice (with and without the source) and each hypothesis once
+with the source alone. XCOMET also tags the hypothesis's tokens with error severities, whose sum
+enters the score together with the three regression scores.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from minrisk.metrics.comet.embedder import SEVERITY_WEIGHTS, Embedder, truncatio
 from minrisk.metrics.comet.tensors import cast_for
 from minrisk.metrics.neural.pairs import pairs_in_chunks
 
-# encoders without token types, and how many separators stand between two texts
+# encoders without token types -> number of separators between two texts
 _SEPARATORS = {"XLM-RoBERTa": 2, "XLM-RoBERTa-XL": 2, "MiniLM": 2, "DeBERTa": 1}
-# XCOMET's weights of its inputs: hypothesis with the source; with the reference; with both
+# XCOMET's weights: hypothesis with the source, with the reference, with both
 _SCORE_WEIGHTS, _TAG_WEIGHTS, _SPANS_WEIGHT = (0.12, 0.33, 0.33), (0.1667, 0.3333, 0.5), 0.22
 _MAX_SEVERITY = 25.0
 
@@ -35,7 +35,7 @@ class UnifiedOutput:
     """The model's outputs for N inputs."""
 
     scores: Tensor  # (N,)
-    tags: Tensor  # (N, T, C) probability of each severity per token; C is 0 but for XCOMET
+    tags: Tensor  # (N, T, C) probability of each severity per token; C is 0 except for XCOMET
 
     def __getitem__(self, rows: Sequence[int]) -> UnifiedOutput:
         return UnifiedOutput(self.scores[rows], self.tags[rows])
@@ -52,7 +52,7 @@ class UnifiedScorer:
                              f"{', '.join(_SEPARATORS)} that reads mt and src")
         self._model = model
         self._embedder = embedder
-        # besides the one that ends every text
+        # besides the end-of-sequence token of every text
         self._extra_separators = _SEPARATORS[spec.encoder_model] - 1
         self._network = embedder.network(*UNIFIED_CLASSES)
         self._tagger = embedder.tagger() if spec.class_identifier == XCOMET else None
@@ -62,7 +62,7 @@ class UnifiedScorer:
 
     @torch.inference_mode()
     def quality(self, hyps: Sequence[Ints], source: Ints) -> Floats:
-        """(H,) quality by the source alone."""
+        """(H,) quality from the source alone."""
         self._warn_of_truncation([hyp.size + source.size for hyp in hyps])
         with self._embedder.runtime.inference():
             output = self._run(hyps, [[hyp, source] for hyp in hyps])
@@ -89,7 +89,7 @@ class UnifiedScorer:
         return np.concatenate([np.empty(0), *found]).reshape(len(hyps), len(refs))
 
     def _run(self, hyps: Sequence[Ints], inputs: Sequence[Sequence[Ints]]) -> UnifiedOutput:
-        """The outputs for inputs that start with their hypotheses."""
+        """The outputs for inputs that start with the hypothesis."""
         return self._embedder.runtime.checked(lambda: self._outputs(hyps, inputs), _are_finite)
 
     def _outputs(self, hyps: Sequence[Ints], inputs: Sequence[Sequence[Ints]]) -> UnifiedOutput:
@@ -116,7 +116,7 @@ class UnifiedScorer:
         return UnifiedOutput(scores, tags)
 
     def _joined_ids(self, texts: Sequence[Ints]) -> Ints:
-        """<s> a </s> </s> b </s> (or one </s> between them) ..., cut to what the encoder takes."""
+        """<s> a </s> </s> b </s> (or one </s> between) ..., truncated to the encoder's limit."""
         encoder = self._embedder.encoder
         first, *others = (own[own != encoder.tokenizer.pad_token_id] for own in texts)
         more = first[-1:].repeat(self._extra_separators)
@@ -125,7 +125,7 @@ class UnifiedScorer:
 
     @property
     def _max_tokens(self) -> int:
-        return self._embedder.encoder.max_tokens + 2  # as the official code has it
+        return self._embedder.encoder.max_tokens + 2  # as in the official code
 
     def _combined_scores(self, outputs: Sequence[UnifiedOutput], hyps: Sequence[Ints]) -> Tensor:
         """(N,) scores from the outputs for one input per hypothesis, or for three."""
@@ -146,7 +146,7 @@ class UnifiedScorer:
 
 
 def _scores(network: nn.Sequential, embeddings: Tensor) -> Tensor:
-    """(N,) the score of each embedding; NaN for an infinite one, which an activation would hide."""
+    """(N,) scores; NaN for infinite embeddings, which an activation would hide."""
     cast = cast_for(network, embeddings)
     found: Tensor = network(cast)[:, 0].float()
     return found.where(cast.isfinite().all(1), torch.nan)
@@ -157,10 +157,10 @@ def _are_finite(output: UnifiedOutput) -> bool:
 
 
 def spans_score(tags: Tensor, lengths: Sequence[int]) -> Tensor:
-    """(N,) from 1 for no error to 0 for many: spans of tagged tokens, as severe as their first.
+    """(N,) from 1 (no errors) to 0: an error span is as severe as its first token.
 
-    A span that lasts until the end does not count: the official code closes one at the next token
-    without an error only.
+    A span that reaches the end does not count: the official code closes spans only at the next
+    token without an error.
     """
     labels = tags.argmax(2)  # (N, T)
     place = torch.arange(labels.shape[1], device=labels.device)
