@@ -1,7 +1,7 @@
-"""Levenshtein similarity, and word and character error rates with the numbers of jiwer: RapidFuzz.
+"""Levenshtein similarity, and word and character error rates equal to jiwer's, with RapidFuzz.
 
-White space of any kind and length separates words. jiwer does so as well once its steps replace it
-by single spaces; by its default steps, a line break or a tab is part of a word.
+Any white space separates words. jiwer does the same only with a transformation that replaces it by
+single spaces; by default, it treats line breaks and tabs as parts of words.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Measure = Literal["Levenshtein.distance", "Levenshtein.normalized_similarity", "
 
 @dataclass(frozen=True, eq=False)
 class TokenSequences:
-    """Each text as its characters, or as words that are numbers in a common vocabulary.
+    """Texts as characters, or as word ids in a common vocabulary.
 
-    Numbers are compared several times as fast as words, so that words become numbers once.
+    Comparing ids is several times as fast as comparing words.
     """
 
     tokens: Objects
-    vocabulary: dict[str, int] | None = None  # of words
+    vocabulary: dict[str, int] | None = None  # word -> id; None for characters
 
     @classmethod
     def of_characters(cls, texts: Iterable[str]) -> TokenSequences:
@@ -53,11 +53,11 @@ class TokenSequences:
 
     @property
     def lengths(self) -> Floats:
-        """(N,) numbers of tokens."""
+        """(N,) number of tokens of each text."""
         return np.array([len(tokens) for tokens in self.tokens], np.float64)
 
     def numbered_as(self, other: TokenSequences) -> Objects:
-        """The tokens with the numbers that words have in the vocabulary of other texts."""
+        """The tokens, with ids from the vocabulary of other texts."""
         if self.vocabulary is None or other.vocabulary is None or (
                 self.vocabulary is other.vocabulary):
             return self.tokens
@@ -117,10 +117,10 @@ class Edit(Metric[TokenSequences]):
 
 
 class ErrorRate(Metric[TokenSequences]):
-    """Minus the edits of a hypothesis in percent of the tokens of its reference."""
+    """Minus the number of edits as a percentage of the number of tokens of the reference."""
 
     is_error: ClassVar[bool] = True
-    features_per_segment: ClassVar[bool] = True  # a vocabulary for each segment
+    features_per_segment: ClassVar[bool] = True  # keeps vocabularies small
 
     lowercase: bool
     no_punct: bool
@@ -160,10 +160,10 @@ class ErrorRate(Metric[TokenSequences]):
 class Wer(ErrorRate):
     """word error rate, negated: from 0 (equal) down, -100 for an edit per word; needs minrisk[edit]
 
-    Insertions, deletions and substitutions of words in percent of the words of the reference, equal
-    to jiwer's where words are separated by single spaces; here, as most tokenizers have it, any
-    white space separates them. It is negated, so that higher is better; `minrisk.score` shows it
-    without the sign. A reference without words counts as one word.
+    Insertions, deletions and substitutions of words as a percentage of the words of the reference,
+    equal to jiwer's if words are separated by single spaces; here, any white space separates them,
+    as in most tokenizers. It is negated, so that higher is better; `minrisk.score` shows it without
+    the sign. A reference without words counts as one word.
 
     Args:
         lowercase: whether case is ignored.
@@ -190,13 +190,13 @@ class Wer(ErrorRate):
 class Cer(ErrorRate):
     """character error rate, negated: 0 down, -100 for an edit per character; needs minrisk[edit]
 
-    As `Wer`, with characters in the place of words; any white space counts as one space.
+    Like `Wer`, with characters instead of words; any white space counts as one space.
 
     Args:
         lowercase: whether case is ignored.
         no_punct: whether punctuation (of any script) is removed.
-        whitespace: whether a space is a character; False compares words written together, as is
-            usual for Chinese and Japanese.
+        whitespace: whether spaces count as characters; False ignores them, as is usual for Chinese
+            and Japanese.
 
     >>> import minrisk
     >>> cer = minrisk.Cer()

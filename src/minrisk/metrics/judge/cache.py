@@ -1,4 +1,4 @@
-"""A cache of what a judge answered, so that no question is paid for twice."""
+"""A cache of a judge's answers, so that no request is paid for twice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TABLE = "CREATE TABLE IF NOT EXISTS answers (question BLOB PRIMARY KEY, value R
 
 
 class AnswerCache:
-    """The numbers that were read from answers, by question."""
+    """The parsed answers, by question."""
 
     def __init__(self, path: str) -> None:
         self._cache = SqliteCache(path, _TABLE)
@@ -30,12 +30,12 @@ class AnswerCache:
         return found
 
     def add(self, question: bytes, value: float) -> None:
-        """Written at once: an interrupt must not cost what was paid for."""
+        """Written immediately, so that an interrupt does not lose answers that were paid for."""
         self._cache.write("INSERT OR REPLACE INTO answers VALUES (?, ?)", [(question, value)])
 
 
 def question(*parts: Any) -> bytes:
-    """The key of a question: a hash of all that its answer depends on."""
+    """The key of a question: a hash of everything that its answer depends on."""
     return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).digest()
 
 

@@ -1,6 +1,6 @@
 """Base classes of metrics with a neural network.
 
-This file needs no torch, so that such metrics can be listed where their extras are not installed.
+This module does not import torch, so that such metrics can be listed where it is not installed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class NeuralModel(SourceMetric):
     tokens: int | None = option(None, ge=1, help="maximum number of tokens in a batch")
 
     def __getstate__(self) -> dict[str, Any]:
-        """A model is sent as its options, and loaded where it arrives."""
+        """Pickle only the options; the receiving process loads the model."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
@@ -73,9 +73,9 @@ class CrossEncoder(NeuralModel, ABC):
 
 
 class ReferenceFree(SourceMetric, ABC):
-    """A metric whose scores do not depend on references, nor on averages of them.
+    """A metric whose scores do not depend on references.
 
-    It has no fields: those of a dataclass would hide what the model beside it declares anew.
+    It is not a dataclass: inherited fields would override those of the model class beside it.
     """
 
     ignores_references: ClassVar[bool] = True
@@ -87,7 +87,7 @@ class ReferenceFree(SourceMetric, ABC):
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows,
                source: WeightedRows | None = None) -> Floats:
-        """(H, R) the quality of each hypothesis, whatever the reference."""
+        """(H, R) the quality of each hypothesis, for every reference."""
         quality = self.quality(hyps, self._checked(source, hyps, refs))
         return np.tile(quality[:, None], len(refs))
 
@@ -101,7 +101,7 @@ class ReferenceFree(SourceMetric, ABC):
 
     def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
                            weights: Floats) -> PartialStatistics:
-        return np.zeros(0)  # references do not matter
+        return np.zeros(0)  # scores do not depend on references
 
     def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
                  source: WeightedRows | None = None) -> Floats:

@@ -1,4 +1,4 @@
-"""All pairs of hypotheses and references through a model that reads both together."""
+"""Scores of all pairs of hypotheses and references by a cross-encoder."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from minrisk._core.process import report_progress
 from minrisk._torch.device import Runtime
 from minrisk._torch.tokens import length_batches
 
-_PAIRS_PER_CHUNK = 4096  # pairs whose inputs and states are held together
+_PAIRS_PER_CHUNK = 4096  # pairs whose inputs are in memory at a time
 
-# the tokens of a pair, and whether they were cut
+# the tokens of a pair, and whether they were truncated
 TokenizePair = Callable[[int, int], tuple[Ints, bool]]
 ScoreBatch = Callable[[Sequence[Ints]], Tensor]  # (B,) scores of a batch
 
@@ -31,7 +31,7 @@ def pairs_in_chunks(hyps: int, refs: int) -> Iterator[list[tuple[int, int]]]:
 @torch.inference_mode()
 def pair_scores(hyps: int, refs: int, tokenize_pair: TokenizePair, score_batch: ScoreBatch,
                 runtime: Runtime) -> Floats:
-    """(H, R) with pairs of similar length in one batch."""
+    """(H, R) scores, computed in batches of pairs of similar length."""
     result = np.zeros((hyps, refs))
     done, long = 0, 0
     with runtime.inference():

@@ -1,4 +1,4 @@
-"""Functions of all n-gram metrics: texts in an index of the native core, which scores them."""
+"""Shared functions of n-gram metrics: the native core indexes and scores texts."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from minrisk.metrics._backend import backend
 
 
 class NgramMetric(Metric[WeightedRows]):
-    """A metric whose scores come from the native core, also in classes derived from it."""
+    """Base class of metrics that the native core scores."""
 
-    core: ClassVar[str]  # the part of the core: "chrf" or "bleu"
+    core: ClassVar[str]  # module of the core: "chrf" or "bleu"
 
 
 def index_texts(metric: NgramMetric, texts: Sequence[str], *front_end: Any) -> WeightedRows:
-    """A row for each text; the options of the front end define its symbols."""
+    """A row per text; the options of the front end define the symbols (characters, words)."""
     return WeightedRows.plain(metric, backend(metric.core).Texts(list(texts), *front_end),
                               np.arange(len(texts)))
 
@@ -43,7 +43,7 @@ def scores(metric: NgramMetric, hyps: WeightedRows, refs: WeightedRows, *options
 
 def utility(metric: NgramMetric, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
             *options: Any) -> Floats:
-    """(H,) `scores @ mass`, without the matrix."""
+    """(H,) `scores @ mass`, without storing the matrix."""
     result: Floats = backend(metric.core).utility(*_arguments(metric, hyps, refs), *options,
                                                   threads(), mass)
     return result
@@ -51,7 +51,7 @@ def utility(metric: NgramMetric, hyps: WeightedRows, refs: WeightedRows, mass: F
 
 def partial_statistics(metric: NgramMetric, hyps: WeightedRows, refs: WeightedRows,
                        weights: Floats) -> PartialStatistics:
-    """(E,) counts of n-grams in the references: those of the hypotheses, and totals."""
+    """(E,) counts in the references of the hypotheses' n-grams, and total counts."""
     _check_features(metric, hyps, refs)
     result: PartialStatistics = backend(metric.core).partial_statistics(
         hyps.base, refs.base, refs.members, refs.spread(weights))
@@ -60,7 +60,7 @@ def partial_statistics(metric: NgramMetric, hyps: WeightedRows, refs: WeightedRo
 
 def finalize(metric: NgramMetric, hyps: WeightedRows, statistics: PartialStatistics,
              *options: Any) -> Floats:
-    """(H,) scores against the average of the references that the statistics are of."""
+    """(H,) scores against the average of the references that the statistics summarise."""
     _check_features(metric, hyps, hyps)
     result: Floats = backend(metric.core).finalize(hyps.base, hyps.members, statistics, *options)
     return result
@@ -81,7 +81,7 @@ def _arguments(metric: NgramMetric, hyps: WeightedRows, refs: WeightedRows) -> t
 
 def _in_one_index(metric: NgramMetric, hyps: WeightedRows,
               refs: WeightedRows) -> tuple[WeightedRows, WeightedRows]:
-    """Both in one index: rows that were extracted separately have different n-gram numbers."""
+    """Both in one index, because separately extracted rows have different n-gram ids."""
     if hyps.base is refs.base:
         return hyps, refs
     joint = backend(metric.core).Texts.join(hyps.base, refs.base)

@@ -1,4 +1,4 @@
-"""Sentence BLEU (Papineni et al. 2002), with sacreBLEU's numbers."""
+"""Sentence BLEU (Papineni et al. 2002), equal to sacreBLEU's."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Tokenize = Literal["13a", "zh", "char", "none", "intl", "ja-mecab", "ko-mecab", 
 SmoothMethod = Literal["exp", "floor", "add-k", "none"]
 
 _DEFAULT_VALUES = {"floor": 0.1, "add-k": 1.0}
-_MAX_ORDER = 1000  # more is a mistake, as is a larger smooth_value
+_MAX_ORDER = 1000  # limit for order and smooth_value; more is certainly a mistake
 _MAX_SMOOTH_VALUE = 1000
 
 
@@ -44,15 +44,15 @@ class BLEU(NgramMetric):
     """token n-gram precision with a brevity penalty, 0 to 100
 
     Sentence BLEU (Papineni et al. 2002), equal to sacreBLEU's scores pair by pair, and corpus BLEU
-    in `minrisk.score`. References can be averaged: their n-gram counts and lengths are.
+    in `minrisk.score`. References can be averaged, by their n-gram counts and lengths.
 
     Args:
         order: maximum order of n-grams.
         tokenize: tokenizer of sacreBLEU; "13a", "zh", "char" and "none" are built in, the others
             need minrisk[bleu].
         smooth_method: smoothing of orders without a match, as sacreBLEU names it.
-        smooth_value: value of the smoothing; None is 0.1 for "floor" and 1 for "add-k".
-        effective_order: whether orders are left out that a hypothesis is too short for.
+        smooth_value: smoothing value; None is 0.1 for "floor" and 1 for "add-k".
+        effective_order: whether to skip orders for which a hypothesis is too short.
         lowercase: whether case is ignored.
 
     Raises:
@@ -70,7 +70,7 @@ class BLEU(NgramMetric):
     core: ClassVar[str] = "bleu"
     papers: ClassVar[tuple[str, ...]] = ("Papineni et al. 2002",)
     cost: ClassVar[str] = "n · m comparisons of n-gram counts; n + m with averaged references"
-    features_per_segment: ClassVar[bool] = True  # a small index stays in the cache
+    features_per_segment: ClassVar[bool] = True  # a small index stays in the CPU cache
 
     order: int = option(4, ge=1, le=_MAX_ORDER, help="maximum order of n-grams")
     tokenize: Tokenize = option("13a", help="tokenizer")
@@ -108,10 +108,10 @@ class BLEU(NgramMetric):
 
     def statistics(self, hypotheses: Sequence[str],
                    references: Sequence[Sequence[str]]) -> Floats:
-        """(N, S) a row for each hypothesis and its references; the rows of a corpus add up.
+        """(N, S) statistics of each hypothesis against its references; they add up over a corpus.
 
-        The length of the reference that is closest in length, then the n-grams of each order, then
-        their matches, each n-gram with the reference that contains it most often.
+        The length of the reference that is closest in length, then the number of n-grams of each
+        order, then the matches, each n-gram clipped by its maximum count in a reference.
         """
         rows = [self._statistics(hypothesis, refs)
                 for hypothesis, refs in zip(hypotheses, references, strict=True)]
@@ -128,7 +128,7 @@ class BLEU(NgramMetric):
         smooth = f"{method}[{value:.2f}]" if method in _DEFAULT_VALUES else method
         if self.order != 4 or (method in _DEFAULT_VALUES and value != round(value, 2)):
             return None
-        # in corpora with n-grams of every order, which sacreBLEU expects, it changes nothing
+        # has no effect on corpora with n-grams of every order, which sacreBLEU assumes
         matters = statistics is None or not np.all(statistics[:, 1:1 + self.order])
         return {"case": "lc" if self.lowercase else "mixed",
                 "eff": self.effective_order and matters,
@@ -146,7 +146,7 @@ class BLEU(NgramMetric):
         return [closest, *(total for total, _, _ in orders), *(match for _, _, match in orders)]
 
     def _preprocessed(self, texts: Sequence[str]) -> tuple[list[str], str]:
-        """The texts, and the tokenizer that the core has yet to apply to them."""
+        """The preprocessed texts, and the tokenizer that the core still has to apply."""
         texts = lowercased(texts, self.lowercase)
         if self.tokenize in BUILTIN:
             return list(texts), self.tokenize

@@ -1,6 +1,6 @@
 """BLEU in plain Python: the reference in tests, and the fallback without the native core.
 
-Same interface and same numbers as `minrisk._native.bleu`.
+Same interface and same results as `minrisk._native.bleu`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from minrisk.metrics.ngram.tokenizers import BUILTIN
 
 __all__ = ["Texts", "bleu", "finalize", "partial_statistics", "scores", "tokenize", "utility"]
 
-_WEIGHT_TOLERANCE = 1e-9  # weights that sum to 1 may miss it by as much
+_WEIGHT_TOLERANCE = 1e-9  # rounding error of weights that sum to 1
 
 
 class BleuTexts(CountedTexts):
@@ -31,7 +31,7 @@ class BleuTexts(CountedTexts):
                           for t in tokenize(texts, tokenizer)], order)
 
 
-Texts = BleuTexts  # its name in the native core
+Texts = BleuTexts  # the name in the native core
 
 
 def tokenize(texts: Sequence[str], tokenizer: str) -> list[str]:
@@ -65,8 +65,8 @@ def bleu(statistics: Sequence[Statistics], smooth_method: str, smooth_value: flo
          effective_order: bool) -> float:
     """BLEU of a sentence, or of a corpus by the sums of its statistics.
 
-    An average may match less than once; such an order counts no less than one without a match. The
-    first order is never smoothed, so that the score goes to 0 with its matches.
+    An average may have fewer than one match of an order; that counts at least as much as none. The
+    first order is never smoothed, so that without matches the score is 0.
     """
     (length, ref_length, _), added = statistics[0], 0.0
     if smooth_method == "add-k":
@@ -83,7 +83,7 @@ def bleu(statistics: Sequence[Statistics], smooth_method: str, smooth_value: flo
 
 
 def _smoothed(matches: list[float], smooth_method: str, smooth_value: float) -> list[float]:
-    """The first order is never smoothed: if it has no match, the others have none either."""
+    """The matches with smoothing, except for the first order: without matches, no other has any."""
     smallest = {"exp": 0.5, "floor": smooth_value}.get(smooth_method, 0.0)
     result = matches[:1]
     for match in matches[1:]:

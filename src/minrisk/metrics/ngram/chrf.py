@@ -1,4 +1,4 @@
-"""chrF and chrF++ (Popović 2015, 2017), with sacreBLEU's numbers."""
+"""chrF and chrF++ (Popović 2015, 2017), equal to sacreBLEU's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from minrisk.metrics.ngram import (
 )
 from minrisk.metrics.ngram.plain import Statistics
 
-_MAX_ORDER = 1000  # more is a mistake, as is a larger beta
+_MAX_ORDER = 1000  # limit for orders and beta; more is certainly a mistake
 _MAX_BETA = 1000
 
 
@@ -34,7 +34,7 @@ class ChrF(NgramMetric):
     """character (and word) n-gram F-score, 0 to 100
 
     chrF (Popović 2015) and, with `word_order=2`, chrF++ (Popović 2017), equal to sacreBLEU's scores
-    pair by pair and as a corpus. References can be averaged: their n-gram counts are.
+    pair by pair and as a corpus. References can be averaged, by their n-gram counts.
 
     Args:
         order: maximum order of character n-grams.
@@ -60,7 +60,7 @@ class ChrF(NgramMetric):
     core: ClassVar[str] = "chrf"
     papers: ClassVar[tuple[str, ...]] = ("Popović 2015", "Popović 2017")
     cost: ClassVar[str] = "n · m comparisons of n-gram counts; n + m with averaged references"
-    features_per_segment: ClassVar[bool] = True  # a small index stays in the cache
+    features_per_segment: ClassVar[bool] = True  # a small index stays in the CPU cache
 
     order: int = option(6, ge=0, le=_MAX_ORDER, help="maximum order of character n-grams")
     word_order: int = option(0, ge=0, le=_MAX_ORDER,
@@ -100,7 +100,7 @@ class ChrF(NgramMetric):
         return finalize(self, hyps, statistics, self.beta, self.eps_smoothing)
 
     def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
-        """(N, 3 x orders) n-grams of the hypothesis, of its best reference, and matches."""
+        """(N, 3 x orders) n-gram counts of the hypothesis, of its best reference, and matches."""
         rows = [self._best_match(hyp, own) for hyp, own in zip(hyps, refs, strict=True)]
         return np.array(rows, np.float64).reshape(len(rows), -1)
 

@@ -1,6 +1,6 @@
 """chrF in plain Python: the reference in tests, and the fallback without the native core.
 
-Same interface and same numbers as `minrisk._native.chrf`.
+Same interface and same results as `minrisk._native.chrf`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minrisk.metrics.ngram.plain import (
 
 __all__ = ["Texts", "f_score", "finalize", "partial_statistics", "scores", "statistics", "utility"]
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
-_EPSILON = 1e-16  # sacreBLEU's score of an order without a match: invisible, but it breaks ties
+_EPSILON = 1e-16  # sacreBLEU's score of an order without a match: negligible, but breaks ties
 
 
 class ChrFTexts(CountedTexts):
@@ -30,7 +30,7 @@ class ChrFTexts(CountedTexts):
                          order + word_order)
 
 
-Texts = ChrFTexts  # its name in the native core
+Texts = ChrFTexts  # the name in the native core
 
 
 def scores(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, weights: Floats,
@@ -57,7 +57,7 @@ def _counts(text: str, order: int, word_order: int, whitespace: bool) -> Counts:
 
 
 def _split_punctuation(word: str) -> list[str]:
-    """Split one punctuation mark off a word, the last character or else the first, as chrF++."""
+    """Split off one punctuation mark, the last character or else the first, as in chrF++."""
     if len(word) > 1 and word[-1] in _PUNCTUATION:
         return [word[:-1], word[-1]]
     if len(word) > 1 and word[0] in _PUNCTUATION:
@@ -66,7 +66,7 @@ def _split_punctuation(word: str) -> list[str]:
 
 
 def statistics(hyp: Counts, ref: Counts) -> list[Statistics]:
-    """Per order; without n-grams of the reference, those of the hypothesis do not count."""
+    """Statistics per order; if the reference has no n-grams, the hypothesis's do not count."""
     return [(h if r else 0, r, m) for h, r, m in plain.statistics(hyp, ref)]
 
 
@@ -76,7 +76,7 @@ def f_score(statistics: Sequence[Statistics], beta: float, eps_smoothing: bool) 
 
 
 def _effective(statistics: Sequence[Statistics], factor: float) -> float:
-    """F of precision and recall, averaged over the orders of which both texts have n-grams."""
+    """F of mean precision and recall, over the orders of which both texts have n-grams."""
     both = [(m / h, m / r) for h, r, m in statistics if h > 0 and r > 0]
     if not both:
         return 0.0

@@ -1,6 +1,6 @@
-"""Functions of all n-gram metrics in plain Python, written to be read.
+"""Shared functions of n-gram metrics in plain Python, written for clarity.
 
-A text is a counter of n-grams, an aggregate a weighted sum of counters, a match a sum of minima.
+Texts are counters of n-grams, aggregates are weighted sums of counters, matches are sums of minima.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from minrisk._core.arrays import Floats, Ints
 
 NGram = str | tuple[str, ...]
 Counts = Sequence[Mapping[NGram, float]]  # one mapping per order
-Statistics = tuple[float, float, float]  # n-grams of the hypothesis, of the reference, matches
+Statistics = tuple[float, float, float]  # n-grams in the hypothesis, in the reference, matches
 
 
 class CountedTexts:
@@ -43,7 +43,7 @@ def _ngrams(symbols: NGram, n: int) -> Iterator[NGram]:
 
 def all_scores(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, weights: Floats,
                score: Callable[[list[Statistics]], float]) -> Floats:
-    """(H, R) where reference row g averages members[offsets[g]:offsets[g + 1]]."""
+    """(H, R) scores; reference g is the average of members[offsets[g]:offsets[g + 1]]."""
     refs = [
         _average([texts.counts[m] for m in members[a:b]], weights[a:b], texts.orders)
         for a, b in pairwise(offsets)
@@ -64,7 +64,7 @@ def statistics(hyp: Counts, ref: Counts) -> list[Statistics]:
 
 def partial_statistics(hyps: CountedTexts, refs: CountedTexts, members: Ints,
                        weights: Floats) -> Floats:
-    """For each order the n-grams of the references, then the counts of those in hypotheses."""
+    """For each order, the total count in the references, then the counts of hypotheses' n-grams."""
     average = _average([refs.counts[m] for m in members], weights, hyps.orders)
     return np.array([
         number for ngrams, order in zip(_distinct_ngrams(hyps), average, strict=True)

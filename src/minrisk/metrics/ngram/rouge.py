@@ -1,6 +1,6 @@
-"""ROUGE (Lin 2004) with the numbers of `rouge-score`: word n-grams, or longest common subsequence.
+"""ROUGE (Lin 2004), equal to `rouge-score`'s: word n-grams, or the longest common subsequence.
 
-chrF's core counts matching words, so that each n-gram is passed to it as one word.
+chrF's core counts matching words, so each n-gram is passed to it as one word.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from minrisk.metrics.ngram import (
 )
 
 _WORD = re.compile("[a-z0-9]+")
-_MAX_UNSTEMMED = 3  # words of up to so many letters are not stemmed
-_UNIGRAMS = 0, 1, False  # no n-grams of characters, words alone, no white space
-_F1 = 1.0, False  # beta, and no smoothing
+_MAX_UNSTEMMED = 3  # words of up to 3 letters are not stemmed
+_UNIGRAMS = 0, 1, False  # order, word_order, whitespace
+_F1 = 1.0, False  # beta, eps_smoothing
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Rouge(NgramMetric):
     """ROUGE-N, the F1 of word n-grams, 0 to 1; for text in ASCII letters
 
     ROUGE (Lin 2004), equal to the scores of `rouge-score`, whose words are lower-case ASCII letters
-    and digits. References can be averaged: their n-gram counts are.
+    and digits. References can be averaged, by their n-gram counts.
 
     Args:
         n: order of the word n-grams: 1 for ROUGE-1, 2 for ROUGE-2.
@@ -75,7 +75,7 @@ class Rouge(NgramMetric):
 
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                 source: object = None) -> Floats:
-        """(H,) `scores @ mass`, without the matrix."""
+        """(H,) `scores @ mass`, without storing the matrix."""
         return utility(self, hyps, refs, mass, *_F1) / 100
 
     def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,

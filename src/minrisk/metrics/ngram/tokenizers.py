@@ -1,5 +1,4 @@
-"""Normalisation and tokenizers of sacreBLEU: small ones are built in, others come from sacreBLEU.
-"""
+"""Normalisation, and sacreBLEU's tokenizers: small ones are built in, others need sacreBLEU."""
 
 from __future__ import annotations
 
@@ -17,14 +16,14 @@ PUNCTUATION_HELP = "remove punctuation"
 
 
 def normalized(text: str, lowercase: bool, no_punct: bool) -> str:
-    """The text without what does not count; all white space is single spaces."""
+    """The text, optionally without case and punctuation, with white space as single spaces."""
     text = text.lower() if lowercase else text
     if no_punct:
         text = "".join(c for c in text if not unicodedata.category(c).startswith("P"))
     return " ".join(text.split())
 
 
-Tokenizer = Callable[[str], str]  # the text with white space between its tokens
+Tokenizer = Callable[[str], str]  # returns the text with white space between tokens
 
 # these need Unicode tables, dictionaries or models
 _FROM_SACREBLEU = {
@@ -34,22 +33,21 @@ _FROM_SACREBLEU = {
     "flores101": "spm.Flores101Tokenizer",
     "flores200": "spm.Flores200Tokenizer",
 }
-# packages that they need besides sacreBLEU
+# further packages that they need
 _REQUIREMENTS = {"ja-mecab": "sacrebleu[ja]", "ko-mecab": "sacrebleu[ko]",
            "flores101": "sentencepiece", "flores200": "sentencepiece"}
 
 _REPLACEMENTS = (("<skipped>", ""), ("-\n", ""), ("\n", " "),
              ("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
-# points and commas inside numbers are not split, a dash is split from a digit before it; the order
-# matters, because matches of a rule do not overlap
+# points and commas inside numbers are not split off; a dash after a digit is. The order matters,
+# because matches of a rule do not overlap
 _PUNCTUATION = (
     (re.compile(r"([!-&(-+/:-@\[-`{-~])"), r" \1 "),
     (re.compile(r"([^0-9])([.,])"), r"\1 \2 "),
     (re.compile(r"([.,])([^0-9])"), r" \1 \2"),
     (re.compile(r"([0-9])(-)"), r"\1 \2 "),
 )
-# sacreBLEU writes code points of five digits as strings of two characters, which is why U+2001 to
-# U+2A6D are among these and U+20000 is not
+# sacreBLEU's "\u20000" is two characters, hence U+2001 to U+2A6D are in this set and U+20000 is not
 _CHINESE = re.compile(
     "([\u2001-\u2a6d\u2e80-\u2fdf\u2ff0-\u303f\u3100-\u312f\u31a0-\u31ef\u3200-\u4db5\u4e00-\u9fbb"
     "\uf900-\ufa2d\ufa30-\ufa6a\ufa70-\ufad9\ufe10-\ufe1f\ufe30-\ufe4f\uff00-\uffef])")
@@ -75,7 +73,7 @@ BUILTIN: dict[str, Tokenizer] = {"13a": _13a, "zh": _zh, "char": " ".join, "none
 
 
 def tokenizer_signature(name: str) -> str:
-    """The name, with the version of a dictionary where there is one."""
+    """The name of the tokenizer, with the version of its dictionary, if it has one."""
     return name if name in BUILTIN else str(sacrebleu_tokenizer(name).signature())
 
 

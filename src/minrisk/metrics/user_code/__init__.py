@@ -1,6 +1,6 @@
-"""Metrics that call code of users: pairs of texts as arguments, checked numbers as results.
+"""Metrics that call user code with pairs of texts, and check the numbers that it returns.
 
-A function of two texts is one as it is: `minrisk.decode(metric=function)`.
+A function of two texts is a metric by itself: `minrisk.decode(metric=function)`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from minrisk.metrics._base import Objects, objects
 
 
 class PairwiseMetric(Metric[Objects]):
-    """A metric whose pairs are scored by user code, which may be as heavy as a model.
+    """A metric whose pairs are scored by user code, which may be as expensive as a model.
 
-    Its options say whether it takes the source, with the reference or without, and whether lower
-    is better.
+    Its options determine whether the code gets the source, with or without the reference, and
+    whether lower is better.
     """
 
     loads_model: ClassVar[bool] = True
@@ -53,7 +53,7 @@ class PairwiseMetric(Metric[Objects]):
         return objects(texts)
 
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
-        """(H, R) the score of every pair; by the source alone, whatever the reference."""
+        """(H, R) the score of every pair; with `by_source`, independent of the reference."""
         if self.by_source:
             return np.tile(self.quality(hyps, source)[:, None], len(refs))
         pairs = Pairs.of(hyps, refs, source if self.source else None)
@@ -67,12 +67,12 @@ class PairwiseMetric(Metric[Objects]):
 
     @abstractmethod
     def _scores(self, arguments: Sequence[tuple[str, ...]]) -> Floats:
-        """(N,) the scores of these hypotheses, each with its reference, its source, or both."""
+        """(N,) scores of these calls, with the arguments hypothesis, reference and source."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Every hypothesis with every reference, as two lists of equal length."""
+    """All pairs of hypotheses and references, as lists of equal length."""
 
     hypotheses: list[str]
     references: list[str]
@@ -84,14 +84,14 @@ class Pairs:
                    None if source is None else source[0])
 
     def __iter__(self) -> Iterator[tuple[str, ...]]:
-        """The arguments of a call for each pair."""
+        """The arguments of the call for each pair."""
         last = () if self.source is None else (self.source,)
         for hyp, ref in zip(self.hypotheses, self.references, strict=True):
             yield hyp, ref, *last
 
 
 def as_scores(values: Sequence[Any], count: int, name: str, error: bool) -> Floats:
-    """(count,) scores from the values that user code returned, negated if they are errors."""
+    """(count,) checked scores from the values that user code returned, negated for errors."""
     if len(values) != count:
         raise InputError(f"{name}: expected {count} scores (one per pair, in order), got "
                          f"{len(values)}")
@@ -113,7 +113,7 @@ def finite_number(value: Any, name: str) -> float:
 class Function(Metric[Objects]):
     """a Python function that scores a hypothesis against a reference; higher is better"""
 
-    loads_model: ClassVar[bool] = True  # it may, for all we know
+    loads_model: ClassVar[bool] = True  # because it may
 
     function: Callable[[str, str], float] = option(help="score of a pair", affects_results=False)
 
@@ -130,7 +130,7 @@ class Function(Metric[Objects]):
             found = [self.function(hyp, ref) for hyp, ref in Pairs.of(hyps, refs, None)]
         except InputError:
             raise
-        except Exception as error:  # user code may fail in any way
+        except Exception as error:  # user code may raise anything
             raise InputError(f"metric {self.name!r} failed: {type(error).__name__}: "
                              f"{error}") from error
         scores = as_scores(found, len(hyps) * len(refs), self.name, error=False)

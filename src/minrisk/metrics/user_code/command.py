@@ -1,6 +1,6 @@
 """A program as a metric: it reads pairs as JSON lines and writes a score per line.
 
-It is started when needed, and again if it dies.
+The program is started on first use, and restarted if it exits.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ from minrisk._core.fingerprint import digest
 from minrisk._core.options import option
 from minrisk.metrics.user_code import PairwiseMetric, as_scores
 
-_STDERR_LINES = 5  # lines of its standard error that a message shows
-_SETTLE_SECONDS = 0.2  # after the first answers of a program, in which surplus ones would show
-_PIPE_SECONDS = 2.0  # to wait for the pipes of a program that was killed
+_STDERR_LINES = 5  # lines of its standard error shown in messages
+_SETTLE_SECONDS = 0.2  # seconds after the first answers to wait for surplus lines
+_PIPE_SECONDS = 2.0  # seconds to wait for the pipes of a killed program to close
 
 
 class Program:
-    """Lines are sent while answers are read, so that neither side waits for a full pipe."""
+    """A program that answers lines. Lines are sent while answers are read, to avoid a deadlock on
+    full pipes.
+    """
 
     def __init__(self, command: str, timeout: float, restarts: int) -> None:
         self._command = command
@@ -51,7 +53,7 @@ class Program:
             try:
                 return self._ask(lines)
             except BaseException:
-                self.close()  # an answer that nobody read must not become the next one's
+                self.close()  # an unread answer must not be taken for that of the next line
                 raise
 
     def close(self) -> None:
@@ -60,7 +62,7 @@ class Program:
             self._process = None
 
     def _ask(self, lines: Sequence[str]) -> list[str]:
-        """Restarts a program that dies, and sends it the lines that have no answer yet."""
+        """Restarts the program if it exits, and resends the lines without an answer."""
         answers: list[str] = []
         deaths = 0
         while len(answers) < len(lines):
@@ -75,7 +77,7 @@ class Program:
         return answers
 
     def _answer(self, lines: Sequence[str], answers: list[str]) -> bool:
-        """Sends the lines that have no answer yet; False if the program died before the last."""
+        """Sends the lines without an answer; False if the program exits before the last answer."""
         if self._process is None:
             self._process = _Process(self._command)
         self._check_surplus()
@@ -94,7 +96,7 @@ class Program:
         return True
 
     def _check_surplus(self, answers: Sequence[str] = ()) -> None:
-        """Fails on a line too many: every score after it would be that of another pair."""
+        """Fails on a surplus line, because all later scores would belong to other pairs."""
         assert self._process is not None
         surplus = self._process.surplus(settle=bool(answers))
         if surplus is not None:
@@ -104,7 +106,7 @@ class Program:
                              "anything else to standard error")
 
     def _end(self) -> str:
-        """Stops the program; its exit code and the last lines of its standard error."""
+        """Stops the program; returns its exit code and the last lines of its standard error."""
         assert self._process is not None
         process = self._process
         self.close()
@@ -113,9 +115,9 @@ class Program:
 
 
 class _Process:
-    """One run of the program, with a thread for each of its three pipes.
+    """A process of the program, with a thread for each of its three pipes.
 
-    It has a session of its own, so that the programs that it starts end with it.
+    It has its own session, so that its child processes can be killed with it.
     """
 
     def __init__(self, command: str) -> None:
@@ -131,8 +133,8 @@ class _Process:
         assert process.stdout is not None
         assert process.stderr is not None
         self._input: IO[str] = process.stdin
-        self._answers: Queue[str | None] = Queue()  # None where there will be no more
-        self._slowest = 0.0  # seconds between two answers
+        self._answers: Queue[str | None] = Queue()  # None marks the end
+        self._slowest = 0.0  # maximum seconds between two answers
         self._has_answered = self._has_settled = False
         self.stderr: deque[str] = deque(maxlen=_STDERR_LINES)
         self._readers = [_started(self._read_answers, process.stdout),
@@ -147,19 +149,19 @@ class _Process:
         self._writer = _started(self._write, lines)
 
     def answer(self, timeout: float) -> str | None:
-        """The next answer, None if there will be no more; Empty if none comes in time."""
+        """The next answer, or None at the end; raises queue.Empty after the timeout."""
         start = time.monotonic()
         found = self._answers.get(timeout=timeout)
-        if self._has_answered:  # before its first answer, a program may load a model
+        if self._has_answered:  # the first answer may include loading a model
             self._slowest = max(self._slowest, time.monotonic() - start)
         self._has_answered = True
         return found
 
     def surplus(self, settle: bool) -> str | None:
-        """A line beyond the answers that were expected, if there is one.
+        """A surplus line, if there is one.
 
-        A program that prints a greeting is one line behind: after its first answers it gets, once,
-        the time of another one, in which that line would show.
+        If a program prints a greeting, all its answers are off by one. To detect this, we wait once
+        after the first answers, for as long as another answer would take.
         """
         is_first, self._has_settled = settle and not self._has_settled, self._has_settled or settle
         wait_seconds = max(_SETTLE_SECONDS, 2 * self._slowest) if is_first else 0.0
@@ -168,26 +170,26 @@ class _Process:
         except Empty:
             return None
         if found is None:
-            self._answers.put(None)  # the end, which the next to ask must see
+            self._answers.put(None)  # keep the end marker for later calls
         return found
 
     def stop(self) -> None:
-        with suppress(ProcessLookupError):  # it has not been waited for: the number is its own
+        with suppress(ProcessLookupError):  # safe: its id is not reused before `wait`
             if sys.platform == "win32":
                 self._popen.kill()
             else:
                 os.killpg(self._popen.pid, signal.SIGKILL)
         self._popen.wait()
-        # for a time: a child that left the session may hold the pipes as long as it likes
+        # with a timeout, because a child that left the session may keep the pipes open
         deadline = time.monotonic() + _PIPE_SECONDS
         for thread in filter(None, (self._writer, *self._readers)):
             thread.join(max(0.0, deadline - time.monotonic()))
         if self._writer is None or not self._writer.is_alive():
-            with suppress(OSError):  # what could not be written is not missed any more
+            with suppress(OSError):  # closing flushes, which fails if the program has exited
                 self._input.close()
 
     def _write(self, lines: Sequence[str]) -> None:
-        with suppress(OSError):  # it has died, as its reader sees too
+        with suppress(OSError):  # the program has exited, which its reader notices
             for line in lines:
                 self._input.write(line + "\n")
             self._input.flush()
@@ -217,13 +219,13 @@ _FIELDS, _BY_SOURCE = ("hypothesis", "reference", "source"), ("hypothesis", "sou
 class Command(PairwiseMetric):
     """a program that reads pairs and writes scores, as JSON lines: --metric command:PROGRAM
 
-    It reads {"hypothesis": "...", "reference": "..."} per line, and "source" if that is asked for;
+    It reads {"hypothesis": "...", "reference": "..."} per line, with "source" if the option is set;
     it writes a number or {"score": number} per line, in order, and flushes its output. It is
-    started once per process, and again if it dies.
+    started once per process, and restarted if it exits.
 
     Args:
         command: the program and its arguments, split as by a shell.
-        source: whether the source is sent too.
+        source: whether to send the source, too.
         by_source: whether the program judges by the source alone, as a reward does: it is sent
             hypothesis and source, and the metric works with `rerank`, too.
         timeout: seconds to wait for an answer before the run fails.
@@ -265,10 +267,10 @@ class Command(PairwiseMetric):
         return as_scores(found, len(arguments), self.command, self.error)
 
     def fingerprint(self) -> str:
-        """Of the program, and of the files among its arguments."""
+        """A digest of the program and of the files among its arguments."""
         try:
             program, *arguments = shlex.split(self.command)
-        except ValueError:  # reported when the program is started
+        except ValueError:  # reported when the program starts
             return ""
         values = [argument.rpartition("=")[2] for argument in arguments]
         return digest([shutil.which(program) or program, *filter(os.path.isfile, values)])
@@ -284,5 +286,5 @@ class Command(PairwiseMetric):
 
 @cache
 def _program(metric: Command, process: int) -> Program:
-    """One for each process: a pipe that forks share would mix their answers."""
+    """The program, one per process, because forks that share a pipe would mix their answers."""
     return Program(metric.command, metric.timeout, metric.restarts)

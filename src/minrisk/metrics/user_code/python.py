@@ -1,4 +1,4 @@
-"""Python code of users that is imported by name: `python:package.module:function`."""
+"""User code in Python that is imported by name: `python:package.module:function`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from minrisk.metrics.user_code import PairwiseMetric, as_scores
 class Python(PairwiseMetric):
     """a function or metric class of yours: --metric python:package.module:function
 
-    The function is imported by name, so that workers and other machines find it too. In Python a
-    function itself is a metric as well: `minrisk.decode(samples, metric=function)`. A class with
-    `features` and `scores`, a dataclass, is named likewise; its fields are options.
+    The function is imported by name, so that workers and other machines can import it, too. In
+    Python, a function itself is also a metric: `minrisk.decode(samples, metric=function)`. A
+    dataclass with `features` and `scores` is named in the same way; its fields are options.
 
     Args:
         function: "package.module:function", of an installed package or of the current folder.
@@ -59,7 +59,7 @@ class Python(PairwiseMetric):
         """The metric class of this name, whose fields are options; None for a function."""
         try:
             found = _imported(name)
-        except InputError:  # the metric says why, when it is used
+        except InputError:  # reported when the metric is used
             return None
         if not isinstance(found, type) or not hasattr(found, "scores"):
             return None
@@ -78,7 +78,7 @@ class Python(PairwiseMetric):
             return as_scores(found, len(arguments), self.function, self.error)
 
     def fingerprint(self) -> str:
-        """Of the module that is named, and of the one in which the function is written."""
+        """A digest of the named module and of the one that defines the function."""
         function = self._callable
         module = sys.modules[self.function.partition(":")[0]]
         return digest(module_files(module, function, type(function)))
@@ -115,7 +115,7 @@ def _imported(name: str) -> Any:
 def _module(name: str, function: str) -> Any:
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
-        sys.path.append(here)  # last, so that nothing that is installed is hidden
+        sys.path.append(here)  # last, so that it does not shadow installed packages
     with foreign_import(f"python: {function!r} cannot be imported",
                         "; the module must be installed, on PYTHONPATH or in this folder"):
         return import_module(name)

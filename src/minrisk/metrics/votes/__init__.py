@@ -1,1 +1,1 @@
-"""Votes: two texts agree if their answers do."""
+"""Majority votes: a score is 1 if two texts give the same answer, else 0."""

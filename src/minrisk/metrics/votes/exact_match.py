@@ -1,4 +1,4 @@
-"""Votes: two texts agree if their answers do, or two programs if they printed the same.
+"""Majority votes among extracted answers, or among the outputs of programs.
 
 Self-consistency (Wang et al. 2023).
 """
@@ -25,10 +25,10 @@ _NUMBER = re.compile(r"([-+]?)(\d{1,3}(?:,\d{3})+|\d*)(?:\.(\d*))?")
 
 
 class _Answer(NamedTuple):
-    """The answer of a text, and what it is if the text is a reference that was given."""
+    """The answer of a text as a sample, and as a given reference."""
 
     own: str | None
-    given: str | None  # the text itself where nothing marks an answer: a plain gold answer
+    given: str | None  # falls back to the whole text, because gold answers may be plain
 
 
 @dataclass(frozen=True)
@@ -36,20 +36,21 @@ class ExactMatch(Metric[WeightedRows]):
     """1 where two texts give the same answer, else 0: a vote among reasoned answers
 
     Utilities are shares of the votes: self-consistency (Wang et al. 2023). A sample that the
-    pattern does not match has no answer, and agrees with none, also in the place of a reference; a
-    given reference that it does not match is its own answer, so that gold answers may be plain.
+    pattern does not match has no answer and agrees with no text. A given reference that it does not
+    match is an answer as a whole, so that gold answers may be plain.
 
     Args:
-        pattern: regular expression of the answer, which is its first group that matched, if it has
-            one; None is the whole text. A group that is a part of the answer is written (?:...).
-        pick: match of the pattern that is the answer, "first" or "last".
+        pattern: regular expression of the answer, which is the first group that matched, or the
+            whole match without groups; None is the whole text. Write groups that are only a part of
+            the answer as (?:...).
+        pick: which match of the pattern is the answer, "first" or "last".
         lowercase: whether case is ignored.
-        whitespace: whether white space is compared too.
-        numbers: whether numbers are compared by value, so that 1,000.0 is 1000.
+        whitespace: whether white space is compared, too.
+        numbers: whether numbers are compared by value, so that 1,000.0 equals 1000.
 
     Raises:
-        InputError: if the pattern is not a regular expression, or does not say which group is the
-            answer, as (-)?(\\d+).
+        InputError: if the pattern is not a regular expression, or it is ambiguous which group is
+            the answer, as in (-)?(\\d+).
 
     >>> import minrisk
     >>> vote = minrisk.ExactMatch(pattern="answer is (.*)", numbers=True)
@@ -83,13 +84,13 @@ class ExactMatch(Metric[WeightedRows]):
         return WeightedRows.plain(self, objects(answers), np.arange(len(texts)))
 
     def as_given(self, refs: WeightedRows) -> WeightedRows:
-        """The whole text is the answer where the pattern finds none."""
+        """Use the whole text as the answer if the pattern does not match."""
         check_rows(self, refs)
         given = objects(answer._replace(own=answer.given) for answer in refs.base[refs.members])
         return replace(refs, base=given, members=np.arange(given.size))
 
     def answers(self, features: WeightedRows) -> list[str | None]:
-        """What each text answers."""
+        """(N,) the answer of each text."""
         check_rows(self, features)
         return [answer.own for answer in features.base[features.members]]
 
@@ -97,11 +98,11 @@ class ExactMatch(Metric[WeightedRows]):
         return refs.average(groups)
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
-        """(H, R) whether answers agree; against an aggregate, the share of it that agrees."""
+        """(H, R) 1 for equal answers, else 0; for an aggregate, the share that is equal."""
         ours, theirs, count = self._answer_numbers(hyps, refs)
         votes = np.zeros((len(refs), count))
         np.add.at(votes, (_row_of_each_member(refs), theirs), refs.weights)
-        votes[:, 0] = 0  # no answer matches nothing, not even another one
+        votes[:, 0] = 0  # a missing answer does not even match another missing one
         return votes.T[ours]
 
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
@@ -114,7 +115,7 @@ class ExactMatch(Metric[WeightedRows]):
 
     def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
                            weights: Floats) -> PartialStatistics:
-        """(H,) votes, which add up."""
+        """(H,) votes, which add up over parts."""
         return self.utility(hyps, refs, weights)
 
     def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
@@ -122,14 +123,14 @@ class ExactMatch(Metric[WeightedRows]):
         return statistics
 
     def _answer_numbers(self, hyps: WeightedRows, refs: WeightedRows) -> tuple[Ints, Ints, int]:
-        """The answers of either side as numbers, and how many there are; 0 is none."""
+        """Integer labels of the answers on both sides (0: no answer), and the number of labels."""
         numbers: dict[str | None, int] = {None: 0}
         ours, theirs = (np.array([numbers.setdefault(answer, len(numbers)) for answer in answers],
                                  np.intp) for answers in map(self.answers, (hyps, refs)))
         return ours, theirs, len(numbers)
 
     def answer(self, text: str) -> str | None:
-        """What of a text is compared, if it is there."""
+        """The answer of a text, or None."""
         found = self._find(text)
         return None if found is None else self._normalised(found)
 
@@ -159,9 +160,9 @@ def _row_of_each_member(rows: WeightedRows) -> Ints:
 
 
 def canonical_number(text: str) -> str:
-    """A number as it is written shortest; anything else as it is.
+    """A number in its shortest form; any other text unchanged.
 
-    By its digits: arithmetic would round numbers of many digits to the same value.
+    Works on the digits, because arithmetic would round long numbers.
     """
     match = _NUMBER.fullmatch(text)
     if not match or not (match[2] or match[3]):
@@ -182,16 +183,16 @@ class Outcomes(ExactMatch):
 
     Outcomes are given with the samples, as the field `outcomes` of JSON lines or the argument of
     that name: what each sample printed or returned when you executed it. Nothing is executed here.
-    Samples whose outcome is null or blank agree with none. References, where there are some, are
-    outcomes too. MBR-EXEC (Shi et al. 2022) and AlphaCode (Li et al. 2022) choose by such votes.
+    Samples whose outcome is null or blank agree with no other. Separate references are outcomes,
+    too. MBR-EXEC (Shi et al. 2022) and AlphaCode (Li et al. 2022) use such votes.
 
     Args:
-        pattern: regular expression of the part of an outcome that counts, which is its first group
-            that matched, if it has one; None is the whole outcome.
-        pick: match of the pattern that counts, "first" or "last".
+        pattern: regular expression of the part to compare, which is the first group that matched,
+            or the whole match without groups; None is the whole outcome.
+        pick: which match of the pattern to compare, "first" or "last".
         lowercase: whether case is ignored.
-        whitespace: whether white space is compared too.
-        numbers: whether numbers are compared by value, so that 1,000.0 is 1000.
+        whitespace: whether white space is compared, too.
+        numbers: whether numbers are compared by value, so that 1,000.0 equals 1000.
 
     Raises:
         InputError: if the pattern is not a regular expression; when it is used, if a segment has no

@@ -1,4 +1,4 @@
-"""Votes among JSON answers: equal as values, whatever their layout, or by how many fields agree."""
+"""Votes among JSON answers: equal values, regardless of layout, or the share of equal fields."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from minrisk.metrics._base import Objects, objects
 _FENCED = re.compile(r"```[a-zA-Z]*[^\S\n]*\n(.*?)```", re.DOTALL)
 _NUMBER = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([-+]?\d+))?")
 _PATH = re.compile(r"[^.\[\]]+|\[\]")
-_MAX_ZEROS = 20  # at the end of a number that is written without an exponent
-_MAX_STARTS = 100  # places in a text where a value may begin
-_MAX_DEPTH = 100  # of nested lists and objects; a deeper value is no answer
+_MAX_ZEROS = 20  # trailing zeros above which a number is written with an exponent
+_MAX_STARTS = 100  # positions in a text at which parsing is tried
+_MAX_DEPTH = 100  # nesting depth above which a value does not count as an answer
 
-FieldPath = tuple[str, ...]  # names of fields, and [] for every item of a list
+FieldPath = tuple[str, ...]  # field names, with [] for every item of a list
 
 
 class _Number(str):
-    """A number as JSON writes it shortest: equal numbers are equal texts."""
+    """A number in its shortest JSON form, so that equal numbers are equal strings."""
 
     __slots__ = ()
 
@@ -39,12 +39,12 @@ class _Number(str):
 class JsonMatch(Metric[Objects]):
     """1 where two texts hold the same JSON value, else 0; or the share of fields that agree
 
-    Layout, the order of keys and the spelling of numbers (1.0 is 1) do not matter. The value may
-    stand in a block of code, or after other words. A text without JSON agrees with none.
+    Layout, the order of keys and the spelling of numbers (1.0 is 1) do not matter. The value may be
+    in a code block, or follow other words. A text without JSON agrees with no other.
 
     Args:
-        by: `equal` values, or agreement field by field: 2 * common / (fields of both).
-        ignore: paths of fields that do not count, such as "id,items[].time".
+        by: `equal` values, or agreement by field: 2 * common / (fields of both).
+        ignore: paths of fields to ignore, such as "id,items[].time".
 
     >>> import minrisk
     >>> answers = ['{"a": 1, "b": 2}', '{"b": 2.0, "a": 1}', '{"a": 1, "b": 3}']
@@ -68,14 +68,14 @@ class JsonMatch(Metric[Objects]):
 
     @property
     def is_vote(self) -> bool:
-        """Whether whole values are compared, which are equal or not."""
+        """Whether whole values are compared, rather than fields."""
         return self.by == "equal"
 
     def features(self, texts: Sequence[str]) -> Objects:
         return objects(map(self._value, texts))
 
     def scores(self, hyps: Objects, refs: Objects, source: object = None) -> Floats:
-        """(H, R) whether values are equal, or how far."""
+        """(H, R) 1 for equal values, else 0; or the share of equal fields."""
         if self.by == "field":
             return _agreement(list(map(_fields, hyps)), list(map(_fields, refs)))
         ours, theirs = ([None if v is _NOTHING else _written(v) for v in side]
@@ -87,11 +87,11 @@ class JsonMatch(Metric[Objects]):
         return equal
 
     def answers(self, features: Objects) -> list[str | None]:
-        """(N,) the value of each text in its canonical form."""
+        """(N,) the value of each text in canonical form."""
         return [None if value is _NOTHING else _written(value) for value in features]
 
     def answer(self, text: str) -> str | None:
-        """The value of a text in its canonical form."""
+        """The value of a text in canonical form."""
         value = self._value(text)
         return None if value is _NOTHING else _written(value)
 
@@ -107,7 +107,7 @@ class JsonMatch(Metric[Objects]):
 
 
 def canonical(text: str) -> str | None:
-    """The JSON value of a text, written in one way only; None where there is none.
+    """The JSON value of a text in canonical form; None if there is none.
 
     >>> canonical('{"b": 1.50, "a": [true, 1e2]}')
     '{"a":[true,100],"b":1.5}'
@@ -120,7 +120,7 @@ _NOTHING = object()
 
 
 def _find(text: str) -> Any:
-    """The whole text, its last block of code, or the first object or list in it."""
+    """The value of the whole text, its last code block, or the first object or list in it."""
     return next(_values(text), _NOTHING)
 
 
@@ -135,7 +135,7 @@ def _values(text: str) -> Iterator[Any]:
 
 
 def _checked(value: Any) -> Any:
-    """The value; ValueError if it is nested so deeply that recursion may fail."""
+    """The value; raises ValueError if it is nested too deeply for recursion."""
     level = [value]
     for _ in range(_MAX_DEPTH):
         level = [item for outer in level if isinstance(outer, (dict, list))
@@ -146,9 +146,9 @@ def _checked(value: Any) -> Any:
 
 
 def _number(text: str) -> _Number:
-    """By its digits: arithmetic would round long numbers to the same value."""
+    """Works on the digits, because arithmetic would round long numbers."""
     match = _NUMBER.fullmatch(text)
-    assert match is not None  # it is one of JSON
+    assert match is not None  # the JSON parser accepted it
     sign, whole, fraction, power = match.groups("")
     shown = (whole + fraction).lstrip("0")
     short = shown.rstrip("0")
@@ -187,7 +187,7 @@ def _text(value: Any) -> str:
 
 
 def _fields(value: Any) -> frozenset[tuple[str, str]] | None:
-    """Every value that holds no other, with its path."""
+    """Every leaf value with its path."""
     return None if value is _NOTHING else frozenset(_leaves(value, ""))
 
 

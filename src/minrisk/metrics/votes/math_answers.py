@@ -1,4 +1,4 @@
-r"""Where the mathematical answer of a text stands: in \boxed{}, after "answer is", or last."""
+r"""Extracts the mathematical answer of a text: in \boxed{}, after "answer is", or the last one."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from decimal import Decimal
 
 from minrisk.metrics.votes.exact_match import canonical_number
 
-_MAX_PHRASE = 300  # characters; a longer one is no short answer, and states none
+_MAX_PHRASE = 300  # characters; a longer phrase is not an answer
 _BRACES = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _ANNOUNCEMENT = re.compile(r"\banswer\s*(?:is\b|=|:)|####(?!#)", re.IGNORECASE)
 _BREAK = re.compile(r"(?<=[.!?])\s+|\n\s*\n")  # between sentences
-_FINISHED = (".", "!", "?", "*", "$", ")", "]", "}")  # ends of texts that were not cut off
+_FINISHED = (".", "!", "?", "*", "$", ")", "]", "}")  # endings of texts that are not truncated
 _OPENING, _CLOSING = " \t\r\n*_#:$", " \t\r\n*_#:$.,;?"  # markup and punctuation around an answer
 
-_EXPONENT = r"[eE][-+]?\d{1,3}(?!\w|\.\d)"  # of ten; with more digits nobody writes it out
+_EXPONENT = r"[eE][-+]?\d{1,3}(?!\w|\.\d)"  # a power of ten of plausible size
 _NUMBER = rf"(?:\d{{1,3}}(?:,\d{{3}})+|\d+)?(?:\.\d+|(?<=\d))(?:{_EXPONENT})?"
 _TERM = rf"{_NUMBER}(?:\s?[-+*/×÷^]\s?{_NUMBER})*"
-_EXPRESSION = re.compile(  # what mathematical markup encloses, or numbers with signs between them
+_EXPRESSION = re.compile(  # the content of mathematical markup, or numbers joined by operators
     r"\$\$([^$]+)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|\$([^$\s][^$]*)\$"
     rf"|(?<![\w.\\^/*+-])(?:{_TERM}\s?=\s?)*([-+]?{_TERM}(?:\s?\\?%)?)(?![\w^]|[.,]\d)", re.DOTALL)
 
 _WORDS = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
-_MARKS = re.compile(r"\\\$|(?<![\w)])\*\*|\*\*(?![\w(])")  # of a price, and of bold text
+_MARKS = re.compile(r"\\\$|(?<![\w)])\*\*|\*\*(?![\w(])")  # escaped $ of prices, ** of bold text
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _FUNCTION = re.compile(r"(?<![^\W\d_])(?<!\\)(sin|cos|tan|cot|sec|csc|log|ln|exp|sqrt|pi)"
                        r"(?![^\W\d_])")
 _DELIMITER = re.compile(r"\\[()\[\]]")
 _LETTER, _WORD = re.compile(r"[^\W\d_]"), re.compile(r"[^\W\d_]{2}")
-_SYMBOLS = re.compile(r"[\w\s\\+\-−*/^=<>(){}\[\]|!,.%°'&~×·÷√π∞≤≥≠±]+")  # of formulas
+_SYMBOLS = re.compile(r"[\w\s\\+\-−*/^=<>(){}\[\]|!,.%°'&~×·÷√π∞≤≥≠±]+")  # symbols in formulas
 _THIN_SPACE = re.compile(r"(?<=\d)(?:\\[,!; ]|\{,\}|~)(?=\d{3})")
 _SCIENTIFIC = re.compile(rf"(?<![\w.])(\d+\.?\d*|\.\d+)({_EXPONENT})")
 _PERCENT = re.compile(r"(.*\d)\s*\\?%")
 
 
 def find_answer(text: str) -> str | None:
-    r"""The answer of a text; where none is found, a short text itself; None for a long one.
+    r"""The answer of a text; if none is found, the text itself if it is short, else None.
 
     >>> find_answer(r"2 and 3: \boxed{\frac{1}{2}}"), find_answer("The answer is **0.50**.")
     ('\\frac{1}{2}', '0.5')
@@ -51,20 +51,20 @@ def find_answer(text: str) -> str | None:
 
 
 def is_formula(text: str) -> bool:
-    """Whether a text consists of mathematical symbols alone; its letters are variables."""
+    """Whether a text consists only of mathematical symbols, with letters as variables."""
     if not _SYMBOLS.fullmatch(text) or _DELIMITER.search(text) or not any(map(str.isalnum, text)):
         return False
     return _WORD.search(_FUNCTION.sub(" ", _COMMAND.sub(" ", text))) is None
 
 
 def have_other_variables(one: str, other: str) -> bool:
-    """Whether a letter of one formula is in the other in the other case only: x is not X."""
+    """Whether a variable of one formula is in the other only in the other case: x is not X."""
     ours, theirs = ({*_LETTER.findall(_COMMAND.sub(" ", text))} for text in (one, other))
     return any(letter.swapcase() in theirs for letter in ours - theirs)
 
 
 def as_latex(formula: str) -> str:
-    r"""A formula with the names of functions as commands, and powers of ten written out.
+    r"""A formula in LaTeX, with commands for function names, and powers of ten written out.
 
     >>> as_latex("2pi + sin(x)"), as_latex("2e-3x"), as_latex("1.5e3 x")
     ('2\\pi + \\sin(x)', '2e-3x', '1.5\\cdot10^{3} x')
@@ -77,9 +77,9 @@ def _power_of_ten(number: re.Match[str]) -> str:
 
 
 def _boxed(text: str) -> str | None:
-    """What the last box holds that is closed and not empty."""
+    """The content of the last box that is closed and not empty."""
     found: str | None = None
-    opened: list[tuple[int, bool]] = []  # where what braces hold begins, and whether it is a box
+    opened: list[tuple[int, bool]] = []  # start of the content of braces, and whether it is a box
     for match in _BRACES.finditer(text):
         if match[0] == "}" and opened:
             start, is_box = opened.pop()
@@ -91,20 +91,20 @@ def _boxed(text: str) -> str | None:
 
 
 def _announced(text: str) -> str | None:
-    """The rest of the sentence after the last announcement of an answer."""
+    """The rest of the sentence after the last "answer is" or similar."""
     *_, last = None, *_ANNOUNCEMENT.finditer(text)
     return _BREAK.split(text[last.end():].lstrip(_OPENING), 1)[0].strip() or None if last else None
 
 
 def _last_sentence(text: str) -> str:
-    """The last sentence; blank if it was cut off, unless it is the only one."""
+    """The last sentence; empty if it is truncated, unless it is the only one."""
     sentences = [part for part in _BREAK.split(text) if part.strip()] or [""]
     is_whole = len(sentences) == 1 or text.rstrip().endswith(_FINISHED)
     return sentences[-1] if is_whole else ""
 
 
 def _formula_in(phrase: str) -> str | None:
-    """The phrase if it is a formula, without units; or else the only expression in it."""
+    """The phrase without units if it is a formula, or else the only expression in it."""
     if len(phrase) > _MAX_PHRASE:
         return None
     phrase = _MARKS.sub("", phrase).lstrip(_OPENING).rstrip(_CLOSING)
@@ -119,14 +119,14 @@ def _expressions(text: str) -> Iterator[str]:
     place = 0
     while match := _EXPRESSION.search(text, place):
         found = match[match.lastindex or 0]
-        is_one = is_formula(found)  # and not the words between two prices
+        is_one = is_formula(found)  # excludes words between the $ of two prices
         if is_one:
             yield found
         place = match.end() if is_one else match.start() + 1
 
 
 def _canonical(formula: str) -> str:
-    """A number in one form, with 50% as 0.5; of "3 + 4 = 7", the 7; else the formula."""
+    """The canonical form of a number (50% is 0.5); of "3 + 4 = 7", the 7; else the formula."""
     formula = _normalised(_THIN_SPACE.sub("", formula))
     left, equals, right = formula.rpartition("=")
     if equals and right.strip() and not _LETTER.search(_COMMAND.sub(" ", left)):

@@ -1,4 +1,4 @@
-"""Votes among short mathematical answers: equal in value, however they are written."""
+"""Votes among short mathematical answers, which are compared by value."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _RESTARTS = 2
 class Symbolic(Metric[Objects]):
     r"""1 where two texts give the same mathematical answer, else 0; needs minrisk[math]
 
-    The answer is what stands in the last \boxed{}, or after "answer is" or "####", or else the
-    only expression of the last sentence, unless that was cut off. 1/2 is 0.5 and \frac{1}{2}, 50%
-    is 0.5, 1e3 is 1000, and (x+1)^2 is x^2+2x+1. A short text without such an answer is its own
-    answer, in which only white space is ignored; one of more than 300 characters has none, and
-    agrees with none.
+    The answer is the content of the last \boxed{}, or follows "answer is" or "####", or else is the
+    only expression in the last sentence, unless that is truncated. 1/2 equals 0.5 and \frac{1}{2},
+    50% equals 0.5, 1e3 equals 1000, and (x+1)^2 equals x^2+2x+1. A short text without such an
+    answer is its own answer, in which only white space is ignored; a text of more than 300
+    characters has no answer, and agrees with no other.
 
     Args:
-        timeout: seconds without a result after which a comparison fails.
+        timeout: seconds after which a comparison without a result fails.
 
     >>> Symbolic(timeout=10.0).name
     'symbolic'
@@ -51,18 +51,18 @@ class Symbolic(Metric[Objects]):
     name: ClassVar[str] = "symbolic"
     cost: ClassVar[str] = "n + m answers, and comparisons of those that are no plain numbers"
     is_vote: ClassVar[bool] = True
-    features_per_segment: ClassVar[bool] = True  # answers are compared with those of a segment
+    features_per_segment: ClassVar[bool] = True  # answers are compared within a segment
 
     timeout: float = option(60.0, gt=0, affects_results=False,
                             help="seconds without a result after which a comparison fails")
 
     def prepare(self) -> None:
         with needs_extra("the 'symbolic' metric", "math"):
-            if find_spec("math_verify") is None:  # imported by the program alone, for it is slow
+            if find_spec("math_verify") is None:  # slow to import, so only the judge imports it
                 raise ModuleNotFoundError(name="math_verify")
 
     def features(self, texts: Sequence[str]) -> Objects:
-        """(N,) answers; equal ones are written as the first of them is, and "" is none."""
+        """(N,) answers; equal ones have the form of the first of them; "" is no answer."""
         self.prepare()
         answers = [find_answer(text) for text in texts]
         firsts: dict[str | None, str | None] = {None: None}
@@ -78,12 +78,12 @@ class Symbolic(Metric[Objects]):
         return [*features]
 
     def scores(self, hyps: Objects, refs: Objects, source: object = None) -> Floats:
-        """(H, R) whether answers are equal."""
+        """(H, R) 1 for equal answers, else 0."""
         ours, theirs = _places(hyps), _places(refs)
         equal = np.zeros((len(ours), len(theirs)))
         for answer in ours.keys() & theirs.keys():
             equal[ours[answer], theirs[answer]] = answer != ""
-        # those on both sides are of the same call of `features`, where no two classes are equal
+        # answers on both sides come from one call of `features`, which has merged equal ones
         pairs = [(one, other) for one in ours.keys() - theirs.keys()
                  for other in theirs.keys() - ours.keys()]
         for one, other in compress(pairs, self._are_equal(pairs)):
@@ -93,7 +93,7 @@ class Symbolic(Metric[Objects]):
         return scores
 
     def equal_answers(self, text: str, others: Sequence[str]) -> list[bool]:
-        """Whether a text gives the same answer as each of the others."""
+        """For each of the others, whether the text gives the same answer."""
         self.prepare()
         own, *found = map(find_answer, (text, *others))
         pairs = [(own or "", other or "") for other in found]
@@ -101,7 +101,7 @@ class Symbolic(Metric[Objects]):
                 for (one, other), judged in zip(pairs, self._are_equal(pairs), strict=True)]
 
     def _are_equal(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
-        """Whether different answers are formulas of equal value."""
+        """For each pair of different answers, whether they are formulas of equal value."""
         asked = [pair for pair in pairs if _are_comparable(*pair)]
         lines = _judge(self.timeout, os.getpid()).ask([json.dumps(pair) for pair in asked])
         equal = {pair for pair, line in zip(asked, lines, strict=True) if line.strip() == "1"}
@@ -109,19 +109,19 @@ class Symbolic(Metric[Objects]):
 
 
 def _places(answers: Objects) -> dict[str, int]:
-    """Each distinct answer, and its place among them; "" is none."""
+    """Each distinct answer and its index; "" is no answer."""
     distinct = dict.fromkeys(answer or "" for answer in answers)
     return {answer: place for place, answer in enumerate(distinct)}
 
 
 def _are_comparable(one: str, other: str) -> bool:
-    """Whether only the judge can tell: both are formulas, and not both are numbers."""
+    """Whether the judge is needed: both are formulas, and not both are numbers."""
     return (is_formula(one) and is_formula(other)
             and not (is_number(one) and is_number(other)) and not have_other_variables(one, other))
 
 
 @cache
 def _judge(timeout: float, process: int) -> Program:
-    """One for each process: a pipe that forks share would mix their answers."""
+    """The judge, one per process, because forks that share a pipe would mix their answers."""
     program = f"{shlex.quote(sys.executable)} -m minrisk.metrics.votes.symbolic_judge"
     return Program(program, timeout, _RESTARTS)

@@ -1,4 +1,4 @@
-"""Metrics around other metrics."""
+"""Metrics that wrap other metrics."""
 
 from __future__ import annotations
 

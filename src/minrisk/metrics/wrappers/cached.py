@@ -30,7 +30,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS scores (
 
 
 class _Given(str):
-    """A reference that was given, in which a vote may find another answer than in a sample."""
+    """A given reference, in which a vote may find another answer than in a sample."""
 
     __slots__ = ()
 
@@ -44,12 +44,12 @@ class Cached(WrapperMetric):
 
     Args:
         metric: the inner metric, by object, class or name.
-        path: SQLite file of the cache, which several processes may share; unless given it is in
-            memory, and starts again at about a million pairs.
+        path: SQLite file of the cache, which several processes may share [default: in memory,
+            emptied at about a million pairs].
 
     Raises:
         InputError: if scores of the metric depend on more than the texts of a pair; when it is
-            used, if the file is not such a cache.
+            used, if the file is not a cache.
 
     >>> import minrisk
     >>> cached = minrisk.Cached(minrisk.ChrF())
@@ -86,11 +86,11 @@ class Cached(WrapperMetric):
         return self.metric.answers(self.metric.as_given(found) if are_given else found)
 
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
-        """(H, R) scores from the cache; those that are missing are computed and added."""
+        """(H, R) scores from the cache; missing ones are computed and added."""
         source = source if self.needs_source else None
         table = _table(self.path)
         keys = _Keys.of(self._identity, hyps, refs, source)
-        found = table.find(keys)  # (H, R), NaN where not known
+        found = table.find(keys)  # (H, R), NaN if not cached
         rows, columns = (np.flatnonzero(np.isnan(found).any(axis=axis)) for axis in (1, 0))
         if rows.size:
             new = self._compute(hyps[rows], refs[columns], source)
@@ -123,7 +123,7 @@ class Cached(WrapperMetric):
 
 @dataclass(frozen=True)
 class _Keys:
-    """Hashes of a metric and of the texts of a block of pairs."""
+    """Hashes of the metric and of the texts of a block of pairs."""
 
     metric: bytes
     source: bytes
@@ -142,18 +142,18 @@ class _Keys:
 
 
 class _ScoreTable:
-    """The scores of pairs, by the keys of their texts."""
+    """The scores of pairs, by the hashes of metric and texts."""
 
     def __init__(self, path: str) -> None:
         self._cache = SqliteCache(path, _TABLE)
 
     def find(self, keys: _Keys) -> Floats:
-        """(H, R) cached scores, NaN where there is none."""
+        """(H, R) cached scores, NaN if there is none."""
         columns = {ref: column for column, ref in enumerate(keys.refs)}
         found = np.full((len(keys.hyps), len(keys.refs)), np.nan)
         for row, hyp in enumerate(keys.hyps):
             for ref, score in self._query(keys, hyp):
-                if isinstance(score, float) and math.isfinite(score):  # no text, and no infinity
+                if isinstance(score, float) and math.isfinite(score):  # skip corrupt rows
                     found[row, columns[ref]] = score
         return found
 
@@ -164,7 +164,7 @@ class _ScoreTable:
         self._cache.write("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?)", new)
 
     def _query(self, keys: _Keys, hyp: bytes) -> Iterator[tuple[Any, ...]]:
-        """Cached scores of a hypothesis with these references; there may be many others."""
+        """Cached scores of a hypothesis, only with these references."""
         for refs in chunks(keys.refs):
             yield from self._cache.read(
                 "SELECT reference, score FROM scores WHERE metric = ? AND source = ? "

@@ -1,6 +1,6 @@
-"""Metrics made of others: sums and products, both directions, scores above a threshold.
+"""Combinations of metrics: sums and products, both directions, scores above a threshold.
 
-Scores below a threshold count for nothing in structure-conditional MBR (Eikema et al. 2025).
+Structure-conditional MBR (Eikema et al. 2025) sets scores below a threshold to 0.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from minrisk._core.segment import Segment
 from minrisk.metrics._base import objects
 from minrisk.metrics.wrappers import WrapperMetric
 
-_RANK_DECIMALS = 9  # of the largest score: those that agree to this many have equal ranks
-_EQUAL = 1e-12  # relative: utilities that are less apart are equal but for rounding
+_RANK_DECIMALS = 9  # scores equal to this many decimals, relative to the largest, are ties
+_EQUAL = 1e-12  # relative difference below which utilities are equal up to rounding
 _MASS_ERROR = 1e-6
 _OF_UTILITIES = ("utility-rank", "z-score", "min-max")
 
@@ -35,7 +35,7 @@ class _CombinedFeatures:
     """The features of each metric, row by row."""
 
     features: tuple[Any, ...]
-    pool: tuple[Any, ...] | None = None  # those of all hypotheses of the segment, for ranks
+    pool: tuple[Any, ...] | None = None  # features of all hypotheses of the segment, for ranks
 
     def __len__(self) -> int:
         return len(self.features[0])
@@ -50,22 +50,21 @@ class Combined(DerivedMetric[_CombinedFeatures]):
 
     Args:
         metrics: the metrics, each by object, class or name.
-        weights: weight of each metric; 1 unless given.
+        weights: weight of each metric [default: 1].
         by: what is added: "score" the scores, which should have similar scales; "rank" the share of
             all hypotheses of the segment that each one outranks by each metric, for each reference
-            (so that strategies which drop hypotheses save nothing). "product"
-            multiplies the scores, which should not be negative (Eikema et al. 2025 multiply a
-            utility by an embedding's cosine: `chrf+embedding`, with `unit` of the embedding);
-            references can then not be averaged. The others add what each metric makes of all
-            hypotheses of the segment once it has their utilities, whatever its scale:
-            "utility-rank" the share of different hypotheses that each one outranks (Kovacs et al.
-            2024), "z-score" utilities of mean 0 and standard deviation 1, "min-max" utilities from
-            0 to 1. Pairs have no such scores, so that strategies which need scores of pairs refuse
-            them; those which drop hypotheses save nothing.
+            (so strategies that drop hypotheses save nothing). "product" multiplies the scores,
+            which should not be negative (Eikema et al. 2025 multiply a utility by an embedding's
+            cosine: `chrf+embedding`, with `unit` of the embedding); references cannot be averaged
+            then. The others add normalised utilities of all hypotheses of the segment, so that
+            scales do not matter: "utility-rank" the share of different hypotheses that each one
+            outranks (Kovacs et al. 2024), "z-score" utilities with mean 0 and standard deviation 1,
+            "min-max" utilities from 0 to 1. They define no scores of pairs, so strategies that need
+            these reject them; strategies that drop hypotheses save nothing.
 
     Raises:
-        InputError: if there are no metrics, not as many weights as metrics, or weights for a
-            product.
+        InputError: if there are no metrics, the number of weights differs from that of metrics, or
+            a product has weights.
 
     >>> import minrisk
     >>> both = minrisk.Combined((minrisk.ChrF(), minrisk.BLEU()), weights=(0.5, 0.5))
@@ -106,7 +105,7 @@ class Combined(DerivedMetric[_CombinedFeatures]):
 
     @property
     def traits(self) -> Traits:
-        """It averages references where each of the metrics does; those of a product have none."""
+        """Sums average references if all of the metrics do; products do not."""
         found = Traits.combined(self.metrics)
         return replace(found, abilities=Ability.NONE if self.by == "product" else found.abilities,
                        is_error=found.is_error and self.by == "score" and min(self.weights) > 0,
@@ -114,7 +113,7 @@ class Combined(DerivedMetric[_CombinedFeatures]):
 
     @property
     def _is_relative(self) -> bool:
-        """Whether hypotheses are ranked or scaled among all of the segment."""
+        """Whether scores are ranked or scaled relative to all hypotheses of the segment."""
         return self.by in ("rank", *_OF_UTILITIES)
 
     def features(self, texts: Sequence[str]) -> _CombinedFeatures:
@@ -151,7 +150,7 @@ class Combined(DerivedMetric[_CombinedFeatures]):
 
     def utility(self, hyps: _CombinedFeatures, refs: _CombinedFeatures, mass: Floats,
                 source: _CombinedFeatures | None = None) -> Floats:
-        """(H,) `scores @ mass`, as each metric computes it fastest; or utilities by segment."""
+        """(H,) `scores @ mass`, computed by each metric's `utility`; or normalised utilities."""
         if self.by in ("rank", "product"):
             return self.scores(hyps, refs, source) @ mass
         if self.by in _OF_UTILITIES and abs(mass.sum() - 1) > _MASS_ERROR:
@@ -175,15 +174,15 @@ class Combined(DerivedMetric[_CombinedFeatures]):
     def finalize(self, hyps: _CombinedFeatures, statistics: PartialStatistics,
                  source: _CombinedFeatures | None = None) -> Floats:
         total = np.zeros(len(hyps))
-        parts = _CombinedFeatures(tuple(statistics))  # of all hypotheses
+        parts = _CombinedFeatures(tuple(statistics))  # the statistics of each metric
         for metric, weight, ours, found, src, _ in self._parts(hyps, parts, source):
             total += weight * self._relative(metric.finalize, None, ours, found, src)
         return total
 
     def _relative(self, judge: Callable[..., Floats], pool: Any, hyps: Any, *given: Any) -> Floats:
-        """(H, R) scores or (H,) utilities as they are added: as they are, or ranked or scaled.
+        """(H, R) scores or (H,) utilities to be added: unchanged, ranked or scaled.
 
-        That is among the pool, or among these hypotheses if no pool is known.
+        They are relative to the pool, or to these hypotheses if there is no pool.
         """
         found = judge(hyps, *given)
         if not self._is_relative:
@@ -195,22 +194,22 @@ class Combined(DerivedMetric[_CombinedFeatures]):
 
     def _parts(self, hyps: _CombinedFeatures, refs: _CombinedFeatures,
                source: _CombinedFeatures | None) -> Any:
-        """Of each metric: itself, its weight, and its part of all features and of the pool."""
+        """For each metric: itself, its weight, and its features, including those of the pool."""
         none = (None,) * len(self.metrics)
         return zip(self.metrics, self.weights, hyps.features, refs.features,
                    source.features if source is not None else none, hyps.pool or none, strict=True)
 
 
 def _term(metric: AnyMetric, weight: float) -> str:
-    """A metric and its weight in the name of a sum, which reads back as the same."""
+    """A metric and its weight in the name of a sum, so that the name can be parsed again."""
     name = f"{SUM}:{quoted(metric.name)}" if is_sum(metric.name) else metric.name
     shown = f"{weight:g}"
     return name if weight == 1 else f"{name}*{shown if float(shown) == weight else repr(weight)}"
 
 
 def _scaled(values: Floats, pool: Floats, standardize: bool) -> Floats:
-    """(H,) values where those of the pool have mean 0 and deviation 1, or go from 0 to 1; zeros if
-    all of these are equal.
+    """(H,) values scaled so that those of the pool have mean 0 and standard deviation 1, or range
+    from 0 to 1; zeros if the pool's values are all equal.
     """
     offset, size = (pool.mean(), pool.std()) if standardize else (pool.min(), np.ptp(pool))
     if size <= _EQUAL * np.abs(pool).max(initial=0.0):
@@ -220,9 +219,10 @@ def _scaled(values: Floats, pool: Floats, standardize: bool) -> Floats:
 
 
 def _rank_shares(scores: Floats, pool: Floats) -> Floats:
-    """(H, R) the share of a pool (P, R) that scores lower against the same reference; ties half.
+    """(H, R) the share of a pool (P, R) with a lower score against the same reference; ties count
+    half.
 
-    Utilities, (H,) and (P,), are like scores against one reference.
+    Utilities, (H,) and (P,), are treated as scores against one reference.
     """
     if scores.ndim == 1:
         return _rank_shares(scores[:, None], pool[:, None])[:, 0]
@@ -263,7 +263,7 @@ class Symmetric(WrapperMetric):
 
     @property
     def traits(self) -> Traits:
-        """Those of the metric; but on the way back, the reference is what is scored."""
+        """The traits of the metric, except that references matter: in reverse, they are scored."""
         return replace(super().traits, ignores_references=False)
 
     def answers(self, features: Any) -> list[str | None] | None:
@@ -277,7 +277,7 @@ class Symmetric(WrapperMetric):
         return result
 
     def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
-        """(N, 2 S) of both directions; on the way back every reference is a hypothesis."""
+        """(N, 2 S) statistics of both directions; in reverse, every reference is a hypothesis."""
         there: Floats = self.metric.statistics(hyps, refs)
         back = [self.metric.statistics(own, [[hyp]] * len(own)).sum(axis=0)
                 for hyp, own in zip(hyps, refs, strict=True)]
@@ -291,18 +291,19 @@ class Symmetric(WrapperMetric):
 class Cutoff(WrapperMetric):
     """scores of a metric where they reach a threshold, else nothing: --metric cutoff:NAME
 
-    Only references that are near a hypothesis add to its utility, so that the choice is typical of
-    one kind of text, and no compromise between several (Eikema et al. 2025). References cannot be
-    averaged. The paper also leaves self out (`leave_self_out`).
+    Only references that are similar to a hypothesis add to its utility, so that the choice is
+    typical of one kind of text, rather than a compromise between several (Eikema et al. 2025).
+    References cannot be averaged. The paper also leaves self out (`leave_self_out`).
 
     Args:
         metric: the inner metric, by object, class or name.
-        threshold: smallest score that counts.
-        below: score of pairs below the threshold; 0 unless given. An error, such as `ter`, needs
-            one: its scores are negative, and 0 is the best of them.
+        threshold: minimum score that counts.
+        below: score of pairs below the threshold [default: 0]. Error rates such as `ter` need it,
+            because their scores are negative, and 0 is the best one.
 
     Raises:
-        InputError: if the metric is an error and `below` is not given, or not below the threshold.
+        InputError: if the metric is an error rate and `below` is missing, or not below the
+            threshold.
 
     >>> import minrisk
     >>> cutoff = minrisk.Cutoff(minrisk.ChrF(), threshold=50)

@@ -1,4 +1,4 @@
-"""Documents by optimal transport between their sentences (MBR-OT, Jinnai 2025)."""
+"""Scores of documents by optimal transport between their sentences (MBR-OT, Jinnai 2025)."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from minrisk.metrics._base import Objects, objects
 from minrisk.metrics.wrappers import WrapperMetric
 from minrisk.metrics.wrappers.transport import exact_transport, sinkhorn_transport
 
-# the end of a sentence: marks (and closing quotes) before white space; those of Chinese and
-# Japanese anywhere; a line break
+# the end of a sentence: punctuation (and closing quotes) before white space; Chinese and Japanese
+# punctuation anywhere; a line break
 _END = re.compile(r"""[.!?…]+["'”’»)\]]*(?=\s)|[。！？｡]+[」』”’）]*|\n""")
 _MAX_SCORES_PER_BLOCK = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
 class DocumentFeatures:
-    """Documents as sentences: equal ones share a row of the features of the inner metric."""
+    """Documents as lists of sentences; equal sentences share features of the inner metric."""
 
     texts: Objects
     sentences: Any  # features of the distinct sentences
-    rows: Objects  # of each document: the rows of its sentences
-    lengths: Objects  # of each document: the lengths of its sentences in characters
+    rows: Objects  # for each document, the rows of its sentences
+    lengths: Objects  # for each document, the lengths of its sentences in characters
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -42,7 +42,7 @@ class DocumentFeatures:
                        lengths=self.lengths[rows])
 
     def used(self) -> tuple[Any, list[Ints]]:
-        """The features of the sentences of these documents, and the rows of each among them."""
+        """The features of the sentences in use, and the rows of each document in them."""
         used, place = np.unique(np.concatenate(self.rows), return_inverse=True)
         ends = np.cumsum([rows.size for rows in self.rows])[:-1]
         return self.sentences[used], np.split(place, ends)
@@ -52,18 +52,18 @@ class DocumentFeatures:
 class Documents(WrapperMetric):
     """documents by the best matching of their sentences by a metric: --metric documents:NAME
 
-    MBR-OT (Jinnai 2025): the score of two documents is the largest mean score of a transport plan
-    between their sentences, so that sentences may change places, be merged or be split. References
-    cannot be averaged. A metric that reads the source gets all of it with each pair of sentences.
+    MBR-OT (Jinnai 2025): the score of two documents is the maximum mean score of a transport plan
+    between their sentences, so that sentences may be reordered, merged or split. References cannot
+    be averaged. A metric that reads the source gets the whole source with each pair of sentences.
 
     Args:
         metric: the inner metric of sentences, by object, class or name.
         split: where sentences end: "sentence" at line breaks, and after a full stop, question or
             exclamation mark (with closing quotes) before white space, or anywhere if it is Chinese
-            or Japanese; "line" at line breaks alone, for text that is split already.
+            or Japanese; "line" only at line breaks, for text that is already split.
         weights: weight of a sentence in its document: "uniform", or its "length" in characters.
-        exact: largest number of sentences of either document for exact transport; longer documents
-            are matched by Sinkhorn's iteration, which is a little lower.
+        exact: maximum number of sentences in either document for exact transport; longer documents
+            are matched by Sinkhorn's iteration, whose scores are a little lower.
         regularization: weight of the entropy of a plan in Sinkhorn's iteration, relative to the
             range of the scores of a pair's sentences; 0.1 in the authors' code.
 
@@ -100,7 +100,7 @@ class Documents(WrapperMetric):
         return replace(refs, sentences=self.metric.as_given(refs.sentences))
 
     def take_usage(self, source: str | None, texts: Iterable[str]) -> Counter[str]:
-        """What the sentences of these documents took, which are the texts of the inner metric."""
+        """The usage of the documents' sentences, which are the texts of the inner metric."""
         return super().take_usage(source, (sentence for text in texts
                                            for sentence in sentences(text, self.split == "line")))
 
@@ -117,9 +117,9 @@ class Documents(WrapperMetric):
     def _block(self, hyps: DocumentFeatures, theirs: Any, columns: list[Ints],
                refs: DocumentFeatures, source: Any) -> Floats:
         ours, rows = hyps.used()
-        matrix = self.metric.scores(ours, theirs, source)  # of sentences
+        matrix = self.metric.scores(ours, theirs, source)  # sentence by sentence
         result = np.empty((len(hyps), len(refs)))
-        long: dict[tuple[int, int], list[tuple[int, int]]] = {}  # pairs by numbers of sentences
+        long: dict[tuple[int, int], list[tuple[int, int]]] = {}  # sentence counts -> pairs
         for i, own in enumerate(rows):
             for j, other in enumerate(columns):
                 if min(own.size, other.size) == 1 or max(own.size, other.size) <= self.exact:
@@ -143,7 +143,7 @@ class Documents(WrapperMetric):
 
 
 def sentences(text: str, lines: bool = False) -> list[str]:
-    """The sentences of a text, without the white space around them; one at least.
+    """The sentences of a text, without surrounding white space; at least one.
 
     >>> sentences('He said "No!" and left. It was 3.5 km away.')
     ['He said "No!"', 'and left.', 'It was 3.5 km away.']
@@ -164,7 +164,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _blocks(hyps: DocumentFeatures, references: int) -> list[Ints]:
-    """The hypotheses in blocks, so that the scores of their sentences fit into memory."""
+    """The hypotheses in blocks whose sentence scores fit into memory."""
     sizes = np.cumsum([rows.size for rows in hyps.rows])
     block = (sizes - 1) * references // _MAX_SCORES_PER_BLOCK
     return np.split(np.arange(len(hyps)), np.flatnonzero(np.diff(block)) + 1)

@@ -9,16 +9,16 @@ import numpy as np
 from minrisk._core.arrays import Floats, Ints
 
 _MAX_ITERATIONS = 2000
-_MARGIN_ERROR = 1e-7  # of the weights of a plan, at which the iteration ends
+_MARGIN_ERROR = 1e-7  # error of the marginals at which the iteration stops
 _ITERATIONS_PER_CHECK = 10
 
 
 def exact_transport(scores: Floats, ours: Sequence[int], theirs: Sequence[int]) -> float:
-    """The largest mean score of a transport plan between n and m members with integer weights.
+    """The maximum mean score of a transport plan between n and m items with integer weights.
 
-    Weights are shares of their sums. By successive shortest paths, in integers, so that no mass is
-    lost: each path moves mass from a row to the column that is nearest in reduced costs, where
-    columns that have no room send theirs on.
+    Weights are normalised by their sums. Successive shortest paths, in integers, so that no mass is
+    lost: each path moves mass from a row to the nearest column with room, by reduced costs, and may
+    reroute mass that is in full columns.
     """
     total = sum(ours) * sum(theirs)
     costs = (scores.max() - scores).tolist()
@@ -40,15 +40,15 @@ def exact_transport(scores: Floats, ours: Sequence[int], theirs: Sequence[int]) 
 def _shortest_path(row: int, costs: list[list[float]], flow: list[list[int]], demand: list[int],
                    row_price: list[float],
                    column_price: list[float]) -> tuple[list[tuple[int, int]], int]:
-    """The path from a row to a column with room: entries to add to and, between them, to take from.
+    """The shortest augmenting path from a row to a column with room: entries to add to and,
+    alternating, to take from. Also the maximum mass that it can carry.
 
-    Dijkstra's algorithm on reduced costs, which the prices keep from being negative; they are
-    updated. Also the largest mass that the path can carry.
+    Dijkstra's algorithm on reduced costs, which the prices keep non-negative; it updates them.
     """
     columns = range(len(demand))
     distance = [costs[row][j] - row_price[row] - column_price[j] for j in columns]
-    came_from = [row] * len(demand)  # the row before each column
-    reached = {row: 0.0}  # rows, with their distance
+    came_from = [row] * len(demand)  # column -> previous row on the path
+    reached = {row: 0.0}  # row -> distance
     column_before: dict[int, int] = {}
     done: list[int] = []
     while True:
@@ -81,10 +81,10 @@ def _shortest_path(row: int, costs: list[list[float]], flow: list[list[int]], de
 
 def sinkhorn_transport(scores: Floats, ours: Floats, theirs: Floats,
                        regularization: float) -> Floats:
-    """(K,) mean scores of the plans of K pairs (K, n, m), with weights (K, n) and (K, m).
+    """(K,) mean scores of the transport plans of K pairs (K, n, m), with weights (K, n), (K, m).
 
-    The entropy of a plan is worth `regularization` times the range of its scores (Cuturi 2013).
-    Each pair is iterated until its own plan has the right weights, whatever the others need.
+    The entropy of a plan is weighted by `regularization` times the range of its scores (Cuturi
+    2013). Each pair is iterated until its own plan converges, independently of the others.
     """
     highest = scores.max(axis=(1, 2), keepdims=True)
     size = highest - scores.min(axis=(1, 2), keepdims=True)

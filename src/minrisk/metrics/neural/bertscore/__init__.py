@@ -1,6 +1,6 @@
-"""BERTScore (Zhang et al. 2020): tokens of two texts matched greedily by their embeddings.
+"""BERTScore (Zhang et al. 2020): greedy matching of tokens by their embeddings.
 
-This file needs no torch, so that the metric can be listed where its extra is not installed.
+This module does not import torch, so that the metric can be listed where it is not installed.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 class BertScore(NeuralModel):
     """tokens matched greedily by their embeddings in any encoder; needs minrisk[neural]
 
-    BERTScore (Zhang et al. 2020), with the numbers of `bert-score`, -1 to 1 without a baseline.
+    BERTScore (Zhang et al. 2020), equal to `bert-score`'s, -1 to 1 without a baseline.
 
     Args:
         model: hub name or folder of an encoder of transformers.
         dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
-        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
+        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is a GPU if there is one.
         tokens: maximum number of tokens in a batch; None chooses by the device.
         layer: layer whose hidden states are compared; None is bert-score's choice for the model.
-        part: part of the match that is the score: "f1", "precision" or "recall".
-        idf: what rare tokens are weighted by: a file with a text per line, or "references", the
-            distinct references of the segment; None weighs all tokens alike.
-        baseline: file of baseline scores, in bert-score's format, that scores are rescaled by.
+        part: which score to use: "f1", "precision" or "recall".
+        idf: source of inverse document frequencies: a file with a text per line, or "references",
+            the distinct references of the segment; None weighs all tokens equally.
+        baseline: file of baseline scores, in bert-score's format, to rescale scores with.
 
     Raises:
         InputError: when it is used, if a file cannot be read, or no layer is known for the model.
@@ -76,7 +76,7 @@ class BertScore(NeuralModel):
         return WeightedRows.plain(self, self._matcher.encode(texts), np.arange(len(texts)))
 
     def segment_features(self, segment: Segment, texts: Sequence[str]) -> WeightedRows:
-        """Of references with the weights of tokens by all of them, however few a call is given."""
+        """Features whose token weights are computed from all references of the segment."""
         weighted = zip(segment.references, segment.weights.tolist(), strict=True)
         references = {text for text, weight in weighted if weight > 0}
         encoded = self._matcher.encode(texts, [text in references for text in texts])
@@ -89,7 +89,7 @@ class BertScore(NeuralModel):
                                       for side in (hyps, refs)))
 
     def agreement(self, scores: Floats, whole: Floats) -> Floats:
-        """Scores are means of cosines, unless they are rescaled."""
+        """Scores are means of cosines, except with a baseline."""
         if self.baseline is not None:
             return super().agreement(scores, whole)
         return agreement_of_cosines(scores)

@@ -32,24 +32,24 @@ class TokenWeights:
 
     @classmethod
     def uniform(cls, special_ids: Iterable[int]) -> TokenWeights:
-        """1 for all tokens but the special ones, which weigh 0."""
+        """Weight 1 for all tokens except special ones, which have weight 0."""
         return cls(1.0, dict.fromkeys(special_ids, 0.0))
 
     @classmethod
     def idf(cls, texts: Sequence[Ints]) -> TokenWeights:
-        """Inverse document frequencies; special tokens, which every text has, weigh 0."""
+        """Inverse document frequencies; they are 0 for special tokens, which every text has."""
         counts = Counter(chain.from_iterable(np.unique(ids).tolist() for ids in texts))
         size = len(texts) + 1
         return cls(log(size), {token: log(size / (count + 1)) for token, count in counts.items()})
 
     def of(self, ids: Ints) -> Floats:
-        """(L,) weights that sum to 1, or all 0 where no token has a weight."""
+        """(L,) weights that sum to 1, or are all 0 if no token has a weight."""
         weights = np.array([self.by_token.get(token, self.default) for token in ids.tolist()])
         total = weights.sum()
         return weights / total if total > 0 else weights
 
 
-# the layers that correlate best with people's judgements, as bert-score has them
+# the layers that correlate best with human judgements, as in bert-score
 _LAYERS = {
     "bert-base-uncased": 9, "bert-large-uncased": 18, "bert-base-multilingual-cased": 9,
     "bert-base-chinese": 8, "distilbert-base-multilingual-cased": 5, "roberta-base": 10,
@@ -57,7 +57,7 @@ _LAYERS = {
     "deberta-large-mnli": 18, "deberta-xlarge-mnli": 40, "mdeberta-v3-base": 10,
     "deberta-v3-large": 12,
 }
-_PREFIX_SPACE_MODELS = ("roberta", "gpt2")  # model types whose tokens include a space before
+_PREFIX_SPACE_MODELS = ("roberta", "gpt2")  # model types whose tokens include a leading space
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class TokenEmbeddings:
 
     ids: Ints  # (L,)
     vectors: Tensor  # (L, D)
-    weights: TokenWeights | None = None  # those of the segment, if it has its own
+    weights: TokenWeights | None = None  # weights of the segment, if they depend on it
 
 
 class TokenEncoder:
@@ -79,7 +79,7 @@ class TokenEncoder:
         self._tokenizer = _tokenizer(model, config.model_type in _PREFIX_SPACE_MODELS)
         self.layer = _layer(model, layer, getattr(config, "num_hidden_layers", 0))
         self._model = load_model(AutoModel, model, config)
-        _drop_layers_above(self._model, max(self.layer, 1))  # some models need a layer to run
+        _drop_layers_above(self._model, max(self.layer, 1))  # some models need at least one layer
         self._model.to(runtime.device, runtime.dtype)
         special_ids = (self._tokenizer.cls_token_id, self._tokenizer.sep_token_id)
         self.special_ids = [token for token in special_ids if token is not None]
@@ -112,8 +112,8 @@ class TokenEncoder:
         return [found[row] for row in range(len(ids))]
 
     def _vectors(self, ids: Sequence[Ints]) -> Tensor:
-        """(B, T, D) normalised embeddings, of padding too."""
-        pad = self._tokenizer.pad_token_id or 0  # masked, whatever it is
+        """(B, T, D) normalised embeddings, including padding."""
+        pad = self._tokenizer.pad_token_id or 0  # arbitrary, because it is masked
         tokens, mask = (part.to(self._runtime.device) for part in pad_batch(ids, pad))
         states = self._model(input_ids=tokens, attention_mask=mask, output_hidden_states=True)
         return functional.normalize(states.hidden_states[self.layer], dim=2)
@@ -124,9 +124,9 @@ def _tokenizer(model: str, spaced: bool) -> Any:
 
     if spaced:
         return load_tokenizer(model, add_prefix_space=True)
-    try:  # takes tokenizer.json as it is; others may rebuild it with another normaliser
+    try:  # uses tokenizer.json as it is; other classes may rebuild it with another normaliser
         return load_tokenizer(model, PreTrainedTokenizerFast)
-    except InputError:  # there is none
+    except InputError:  # there is no tokenizer.json
         return load_tokenizer(model)
 
 
@@ -141,10 +141,10 @@ def _layer(model: str, layer: int | None, count: int) -> int:
 
 
 def _drop_layers_above(model: Any, last: int) -> None:
-    """Removes layers whose output is not used, where the layers are a plain list."""
+    """Removes layers whose output is not used, if the layers are a plain list."""
     for part in model.children():
         if isinstance(getattr(part, "layer", None), torch.nn.ModuleList):
-            # one is left for layer 0, which is its input
+            # keep one for layer 0, which is its input
             part.layer = part.layer[: max(last, 1)]
 
 

@@ -1,4 +1,4 @@
-"""Greedy matching of all pairs on the device: each token with its nearest in the other text."""
+"""Greedy matching of all pairs on the device: each token with the nearest in the other text."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from minrisk.metrics.neural.bertscore.encoder import TokenEmbeddings, TokenEncod
 if TYPE_CHECKING:
     from minrisk.metrics.neural.bertscore import BertScore
 
-_TOKENS_PER_BLOCK = {True: 8192, False: 2048}  # on each side, with and without CUDA
-_EMPTY_TEXT_TOKENS = 2  # the special tokens, as bert-score has it
-_BASELINE_COLUMNS = {"precision": "P", "recall": "R", "f1": "F"}  # of a file of baselines
+_TOKENS_PER_BLOCK = {True: 8192, False: 2048}  # per side, with and without CUDA
+_EMPTY_TEXT_TOKENS = 2  # only special tokens, as in bert-score
+_BASELINE_COLUMNS = {"precision": "P", "recall": "R", "f1": "F"}  # columns of baseline files
 
 
 class TextBlock:
-    """Texts of similar length, padded."""
+    """A padded batch of texts of similar length."""
 
     def __init__(self, texts: Sequence[TokenEmbeddings], weights: TokenWeights) -> None:
         self.vectors = pad_sequence([own.vectors for own in texts], batch_first=True)  # (n, L, D)
@@ -43,7 +43,7 @@ class TextBlock:
 
 
 class GreedyMatcher:
-    """BERTScore of pairs, by the token embeddings of an encoder."""
+    """BERTScore of pairs, from the token embeddings of an encoder."""
 
     def __init__(self, options: BertScore) -> None:
         self._runtime = Runtime(options.device, options.dtype, options.tokens)
@@ -55,7 +55,7 @@ class GreedyMatcher:
 
     def encode(self, texts: Sequence[str],
                are_references: Sequence[bool] = ()) -> list[TokenEmbeddings]:
-        """The embeddings of texts, with the weights of tokens by those that are the references."""
+        """The embeddings of texts, with token weights computed from the references among them."""
         found = self._encoder.encode(texts)
         if not are_references:
             return found
@@ -81,7 +81,7 @@ class GreedyMatcher:
     def _match(self, hyp: TextBlock, ref: TextBlock) -> Tensor:
         """(h, r) scores of the pairs of two blocks."""
         similarity = torch.einsum("hid,rjd->hirj", hyp.vectors, ref.vectors).float()
-        # every text has a token, so that a maximum is left
+        # every text has at least one token, so the maximum is finite
         visible = similarity.masked_fill(~ref.mask, -torch.inf)
         precision = torch.einsum("hir,hi->hr", visible.amax(3), hyp.weights)
         visible = similarity.masked_fill(~hyp.mask[:, :, None, None], -torch.inf)
@@ -109,7 +109,7 @@ class GreedyMatcher:
         return of_segment or TokenWeights.idf([own.ids for own in refs])
 
     def _weights_from_file(self, path: str | None) -> TokenWeights | None:
-        """Inverse document frequencies by a file, if one is given."""
+        """Inverse document frequencies from a file, if one is given."""
         if path is None or path == "references":
             return None
         try:
@@ -121,7 +121,7 @@ class GreedyMatcher:
 
 
 def _baseline(path: str | None, layer: int, part: str) -> float:
-    """The score of unrelated texts, from a file with a row per layer and columns P, R and F."""
+    """The baseline score, from a file with a row per layer and columns P, R and F."""
     if path is None:
         return 0.0
     try:

@@ -1,6 +1,6 @@
 """BLEURT-20 (Sellam et al. 2020; Pu et al. 2021): a RemBERT that reads reference and hypothesis.
 
-This file needs no torch, so that the metric can be listed where its extra is not installed.
+This module does not import torch, so that the metric can be listed where it is not installed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Bleurt(CrossEncoder):
     Args:
         model: hub name or folder of the model, such as "lucadiliello/BLEURT-20-D12".
         dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
-        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
+        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is a GPU if there is one.
         tokens: maximum number of tokens in a batch; None chooses by the device.
 
     Raises:
-        InputError: when it is used, if the model is not one of BLEURT-20's kind.
+        InputError: when it is used, if the model is not a BLEURT-20 model.
         MissingExtra: when it is used, if torch or transformers is not installed.
 
     >>> import minrisk

@@ -1,4 +1,4 @@
-"""BLEURT-20 is RemBERT with other names for its weights: [CLS] reference [SEP] hypothesis [SEP]."""
+"""BLEURT-20: RemBERT with renamed weights, on [CLS] reference [SEP] hypothesis [SEP]."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class BleurtScorer:
         return pair_scores(len(hyps), len(refs), tokenize_pair, self._score_batch, self._runtime)
 
     def _joined(self, ref: Ints, hyp: Ints) -> tuple[Ints, bool]:
-        """The pair as one sequence, and whether it was cut: its longer text loses its end."""
+        """The pair as one sequence, and whether it was truncated (the longer text first)."""
         kept = min(hyp.size, max(self._max_text_tokens // 2, self._max_text_tokens - ref.size))
         begin, end = np.array([self._begin]), np.array([self._end])
         joined = np.concatenate([begin, ref[: self._max_text_tokens - kept], end, hyp[:kept], end])
@@ -69,7 +69,7 @@ class BleurtScorer:
         """(B,) scores."""
         tokens, mask = (part.to(self._runtime.device) for part in pad_batch(ids, _PAD))
         ends = tokens == self._end
-        second = ((ends.cumsum(1) - ends.long()) > 0).long()  # what comes after the first mark
+        second = ((ends.cumsum(1) - ends.long()) > 0).long()  # tokens after the first [SEP]
         logits: Tensor = self._model(input_ids=tokens, attention_mask=mask,
                                      token_type_ids=second).logits
         return logits[:, 0]

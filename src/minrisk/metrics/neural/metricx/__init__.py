@@ -1,6 +1,6 @@
 """MetricX (Juraska et al. 2023, 2024): an mT5 that predicts an error from 0 to 25.
 
-This file needs no torch, so that the metric can be listed where its extra is not installed.
+This module does not import torch, so that the metric can be listed where it is not installed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from minrisk.metrics.neural.metricx.scorer import MetricXScorer
 
 _MODEL = "google/metricx-24-hybrid-large-v2p6"
-_PUBLISHED_NAME = re.compile(r"metricx-(23|24)(-qe)?")  # of published models
+_PUBLISHED_NAME = re.compile(r"metricx-(23|24)(-qe)?")  # names of published models
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class MetricX(CrossEncoder):
     Args:
         model: hub name or folder of the model.
         dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
-        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
+        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is a GPU if there is one.
         tokens: maximum number of tokens in a batch; None chooses by the device.
         tokenizer: hub name or folder of mT5's tokenizer.
         version: input format, "24" (with the source) or "23" (without it).
@@ -70,7 +70,7 @@ class MetricX(CrossEncoder):
                                      "{version!r}; set version={named!r}", model=self.model,
                                      named=named[1], version=self.version))
         own = "metricx-qe" if named and named[2] else "metricx"
-        if named and self.version == "23" and own != self.name:  # 24 can do both
+        if named and self.version == "23" and own != self.name:  # models of version 24 do both
             raise InputError(f"{self.model}: was trained for another task by its name; "
                              f"use it as the metric {own!r}")
 

@@ -1,4 +1,4 @@
-"""MetricX: an mT5 whose estimate of the error is the first logit of a reserved token."""
+"""MetricX: an mT5 whose first logit of a reserved token is the predicted error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TEMPLATES = {"24": "source: {source} candidate: {hyp} reference: {ref}",
          "23": "candidate: {hyp} reference: {ref}"}
 _QE_TEMPLATES = {"24": "source: {source} candidate: {hyp}",
                  "23": "candidate: {hyp} source: {source}"}
-_MAX_TOKENS = {"24": 1536, "23": 1024}  # with the token of the end, which is then removed
+_MAX_TOKENS = {"24": 1536, "23": 1024}  # including the end-of-sequence token, which is removed
 _SCORE_TOKEN = 250089  # the token <extra_id_10>
 _MAX_ERROR = 25.0
 _PAD = _START = 0
@@ -50,12 +50,12 @@ class MetricXScorer:
             raise InputError(f"{options.model}: found {words} tokens, wanted MetricX, which has "
                              f"more than {_SCORE_TOKEN}")
         where = self._runtime.device, self._runtime.dtype
-        # the logits of other tokens are not needed
+        # no logits of other tokens are needed
         self._head = model.lm_head.weight[_SCORE_TOKEN].detach().to(*where)
         self._encoder, self._decoder = model.encoder.to(*where), model.decoder.to(*where)
 
     def scores(self, hyps: Sequence[str], refs: Sequence[str], source: str) -> Floats:
-        """(H, R) higher is better."""
+        """(H, R) negated errors."""
         def tokenize_pair(hyp: int, ref: int) -> tuple[Ints, bool]:
             text = self._template.format(source=source, hyp=hyps[hyp], ref=refs[ref])
             return self._tokenize(text)
@@ -63,7 +63,7 @@ class MetricXScorer:
         return -pair_scores(len(hyps), len(refs), tokenize_pair, self._errors, self._runtime)
 
     def quality(self, hyps: Sequence[str], source: str) -> Floats:
-        """(H,) by the source alone; higher is better."""
+        """(H,) negated errors from the source alone."""
         def tokenize_pair(hyp: int, _: int) -> tuple[Ints, bool]:
             return self._tokenize(self._qe_template.format(source=source, hyp=hyps[hyp]))
 
@@ -74,7 +74,7 @@ class MetricXScorer:
         return ids[: self._max_tokens], ids.size > self._max_tokens
 
     def _errors(self, ids: Sequence[Ints]) -> Tensor:
-        """(B,) estimated errors."""
+        """(B,) predicted errors."""
         tokens, mask = (part.to(self._runtime.device) for part in pad_batch(ids, _PAD))
         states = self._encoder(input_ids=tokens, attention_mask=mask).last_hidden_state
         start = torch.full((len(ids), 1), _START, device=tokens.device)

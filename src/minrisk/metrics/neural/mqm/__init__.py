@@ -1,6 +1,6 @@
-"""A trained metric that comes with the package: COMET's estimator on small sentence embeddings.
+"""The bundled trained metric: COMET's estimator on small sentence embeddings.
 
-This file needs neither torch nor the encoder, so that the metric can always be listed.
+This module imports neither torch nor the encoder, so that the metric can always be listed.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class MQM(EstimatorMetric):
     annotations of WMT. It runs in NumPy, or by torch on a GPU.
 
     Args:
-        model: file of weights that experiments/mqm wrote; None is the bundled one.
-        aggregation: what an average of references averages: "expected" the outputs of the first
-            layer, exactly; "mean" the embeddings.
-        device: "numpy", or a device of torch; "auto" is "cuda" where there is one, else "numpy".
-        cache: folder of a cache of embeddings, which runs and processes may share; None is none.
+        model: file of weights written by experiments/mqm; None is the bundled one.
+        aggregation: what is averaged over references: "expected" the outputs of the first layer,
+            exactly; "mean" the embeddings.
+        device: "numpy", or a device of torch; "auto" is "cuda" if there is a GPU, else "numpy".
+        cache: folder of a cache of embeddings that runs and processes may share; None disables it.
 
     Raises:
-        InputError: when it is used, if the file does not have weights of this kind.
+        InputError: when it is used, if the file does not contain such weights.
         MissingExtra: when it is used, if the encoder's package is not installed.
 
     >>> import minrisk
@@ -72,7 +72,7 @@ class MQM(EstimatorMetric):
         return WeightedRows.plain(self, base, np.arange(len(texts)))
 
     def vectors(self, features: WeightedRows) -> Points:
-        """(N, D) sentence embeddings where they are, for clustering."""
+        """(N, D) sentence embeddings for clustering, on their device."""
         return self._scorer.vectors(features)
 
     @lazy

@@ -1,4 +1,4 @@
-"""Loading of the estimator: its weights, and the backend that computes with them."""
+"""Loads the estimator: its weights, and the backend (NumPy or torch)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minrisk.metrics.comet.numpy_scorer import Array, NumpyScorer, layers
 _PREFIX = "estimator.ff."  # as in COMET's checkpoints
 _INPUTS = 6 * 512  # six blocks of the encoder's embeddings
 _NUMPY = "numpy"
-_GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg")  # of NVIDIA's driver, AMD's, and in WSL
+_GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, WSL
 
 
 def load(model: str | None, device: str, expected: bool) -> PairScorer:
@@ -37,7 +37,7 @@ def _read(path: Path, hint: str) -> dict[str, Array]:
         from safetensors.numpy import load_file
     try:
         found = load_file(path)
-    except Exception as error:  # absent, torn, of another kind: the error says which
+    except Exception as error:  # missing, truncated, another format: the error says which
         raise InputError(f"{path}: cannot be read as weights: {error}; {hint}") from None
     weights = {name.removeprefix(_PREFIX): values for name, values in found.items()
                if name.startswith(_PREFIX)}
@@ -58,7 +58,7 @@ def _best() -> str:
 
 
 def _may_have_gpu() -> bool:
-    """Whether to ask torch, whose import takes longer than many segments."""
+    """Whether torch may find a GPU; importing it takes longer than scoring many segments."""
     return sys.platform != "linux" or any(map(glob, _GPU_FILES))
 
 

@@ -1,6 +1,6 @@
-"""Reward models: a hypothesis is judged by its source alone, by a model here or on a server.
+"""Reward models, which judge a hypothesis by its source alone: a local model or a server.
 
-This file needs no torch, so that the metric can be listed where its extra is not installed.
+This module does not import torch, so that the metric can be listed where it is not installed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minrisk.openai.client_options import KEY, server_address
 
 
 class RewardScorer(Protocol):
-    """A reward model, wherever it runs."""
+    """A reward model, local or on a server."""
 
     def quality(self, hyps: Sequence[str], source: str) -> Floats: ...
 
@@ -30,28 +30,29 @@ class RewardScorer(Protocol):
 class Reward(ReferenceFree, NeuralModel):
     """a reward model, which judges by the source alone: a classifier of transformers, or a server
 
-    A sequence-classification model of transformers with one label, whose logit is the reward, or
-    one label of several, whose probability it is. Source and hypothesis are a chat where the
-    tokenizer has a chat template, otherwise a pair of texts. No code of a model is executed. With
-    `endpoint`, a server's /rerank scores them instead (vLLM, llama.cpp, Infinity, Jina, Cohere):
-    the source is its query, and hypotheses are its documents. Needs minrisk[neural], or
-    minrisk[openai] for a server.
+    A sequence-classification model of transformers: the reward is the logit of its only label, or
+    the probability of one of several. Source and hypothesis are a chat if the tokenizer has a chat
+    template, otherwise a pair of texts. Code that comes with a model is never run. With `endpoint`,
+    a server's /rerank scores them instead (vLLM, llama.cpp, Infinity, Jina, Cohere): the source is
+    the query, and hypotheses are the documents. Needs minrisk[neural], or minrisk[openai] for a
+    server.
 
     Args:
         model: hub name or folder of the model; with `endpoint`, its name on the server.
         dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
-        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
+        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is a GPU if there is one.
         tokens: maximum number of tokens in a batch; None chooses by the device.
-        label: name of the label whose probability is the reward, for a model that has several.
-        chat: whether the chat template is used, where the tokenizer has one.
+        label: name of the label whose probability is the reward, for a model with several labels.
+        chat: whether to use the chat template, if the tokenizer has one.
         endpoint: address of a server with /rerank, such as "http://localhost:8000/v1"; None loads
-            the model here.
+            the model locally.
         timeout: seconds to wait for a whole response of the server.
-        retries: number of retries of a request that failed for the time being.
-        key_variable: environment variable that holds the server's key.
+        retries: number of retries after a transient error.
+        key_variable: environment variable that holds the API key.
 
     Raises:
-        InputError: when it is used, if the model is no classifier, or the server gives no scores.
+        InputError: when it is used, if the model is not a classifier, or the server returns no
+            scores.
         MissingExtra: when it is used, if torch or transformers (or aiohttp) is not installed.
 
     >>> import minrisk

@@ -1,4 +1,4 @@
-"""A sequence-classification model of transformers whose logit, or probability, is a reward."""
+"""A sequence-classification model of transformers whose logit or probability is the reward."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from minrisk._torch.tokens import length_batches, pad_batch, tokenizing
 if TYPE_CHECKING:
     from minrisk.metrics.neural.reward import Reward
 
-_UNLIMITED_TOKENS = 1_000_000  # tokenizers without a limit report a larger number
+_UNLIMITED_TOKENS = 1_000_000  # tokenizers without a limit report more than this
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class _Input:
     """A source and a hypothesis as the model reads them."""
 
     ids: Ints
-    types: Ints  # 0 for the first text and 1 for the second, if the model distinguishes them
+    types: Ints  # token types: 0 for the first text, 1 for the second, if the model has types
     is_cut: bool
 
 
@@ -51,11 +51,11 @@ class RewardClassifier:
 
     @torch.inference_mode()
     def quality(self, hyps: Sequence[str], source: str) -> Floats:
-        """(H,) rewards, with hypotheses of similar length in one batch."""
+        """(H,) rewards, computed in batches of hypotheses of similar length."""
         inputs = [self._input(valid_unicode(source), valid_unicode(hyp)) for hyp in hyps]
         _check(inputs, self._max_tokens)
         result, done = np.zeros(len(hyps)), 0
-        # a model without a padding token reads the last token of each row, so rows go alone
+        # without a padding token, a model reads the last token of each row: no batches
         budget = self._runtime.tokens if self._pad is not None else 1
         with self._runtime.inference():
             for rows in length_batches([own.ids.size for own in inputs], budget):
@@ -84,7 +84,7 @@ class RewardClassifier:
                           ids.size > self._max_tokens)
         found = self._pair(source, hyp, truncation=False)
         is_cut = len(found["input_ids"]) > self._max_tokens
-        if is_cut:  # the longer text loses its end
+        if is_cut:  # truncate the longer text
             found = self._pair(source, hyp, truncation=True, max_length=self._max_tokens)
         return _Input(np.array(found["input_ids"], np.int64),
                       np.array(found.get("token_type_ids", ()), np.int64), is_cut)
@@ -99,7 +99,7 @@ class RewardClassifier:
             with tokenizing():
                 found = self._tokenizer.apply_chat_template(messages, tokenize=True,
                                                             return_dict=True)
-        except Exception as error:  # a template is a program, and may raise anything
+        except Exception as error:  # templates are programs and may raise anything
             raise InputError(Wording("the model's chat template does not take a source and an "
                                      "answer: {error}; chat=False gives them as a pair of texts",
                                      error=error)) from None
@@ -117,7 +117,7 @@ def _check(inputs: Sequence[_Input], limit: int) -> None:
 
 
 def _label(config: Any, options: Reward) -> int | None:
-    """The position of the label; None if the model has only one, whose logit is the reward."""
+    """The index of the label; None if the model has only one, whose logit is the reward."""
     names = {int(number): str(name) for number, name in config.id2label.items()}
     if options.label is None and len(names) == 1:
         return None
@@ -130,7 +130,7 @@ def _label(config: Any, options: Reward) -> int | None:
 
 
 def _max_tokens(config: Any, tokenizer: Any) -> int:
-    """The most tokens that the model takes."""
+    """The maximum number of tokens of an input."""
     limits = [getattr(config.get_text_config(), "max_position_embeddings", None),
               tokenizer.model_max_length]
     return int(min((limit for limit in limits if isinstance(limit, int) and limit > 0),

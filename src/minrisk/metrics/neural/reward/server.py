@@ -1,4 +1,4 @@
-"""Rewards from the /rerank of a server: the source is the query, hypotheses are the documents."""
+"""Rewards from a server's /rerank: the source is the query, hypotheses are the documents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from minrisk.openai.errors import InvalidResponse
 if TYPE_CHECKING:
     from minrisk.metrics.neural.reward import Reward
 
-_DOCUMENTS = 64  # in a request
+_DOCUMENTS = 64  # documents per request
 _PATH = "rerank"
 
 
@@ -31,10 +31,10 @@ class RewardServer:
     def __init__(self, options: Reward) -> None:
         self._options = ClientOptions(options.model, options.endpoint, timeout=options.timeout,
                                       retries=options.retries, key_variable=options.key_variable)
-        server_key(options.key_variable)  # a missing one is reported before the first request
+        server_key(options.key_variable)  # raises early if the key is missing
 
     def quality(self, hyps: Sequence[str], source: str) -> Floats:
-        """(H,) scores of the hypotheses, in requests of some of them each."""
+        """(H,) rewards of the hypotheses, in requests of up to 64."""
         result = np.zeros(len(hyps))
         blocks = [range(start, min(start + _DOCUMENTS, len(hyps)))
                   for start in range(0, len(hyps), _DOCUMENTS)]
@@ -69,7 +69,7 @@ class RewardServer:
 
 
 def check_scores(found: Any, count: int) -> InvalidResponse | None:
-    """The problem of an answer that has not one finite score for each document; None if it has."""
+    """The problem of a response without a finite score for each document; None if it is valid."""
     scores = read_scores(found)
     if sorted(index for index, _ in scores) == list(range(count)):
         return None
@@ -78,7 +78,7 @@ def check_scores(found: Any, count: int) -> InvalidResponse | None:
 
 
 def read_scores(found: Any) -> list[tuple[int, float]]:
-    """Places and scores of documents, in the form of Jina and Cohere or that of TEI."""
+    """Indices and scores of documents, in the format of Jina and Cohere or that of TEI."""
     results = found.get("results") if isinstance(found, dict) else found
     entries = [entry for entry in (results if isinstance(results, list) else ())
                if isinstance(entry, dict)]
@@ -92,5 +92,5 @@ def read_scores(found: Any) -> list[tuple[int, float]]:
 def _is_finite(score: float) -> bool:
     try:
         return math.isfinite(score)
-    except OverflowError:  # an integer beyond the range of a double
+    except OverflowError:  # an integer that does not fit into a double
         return False
