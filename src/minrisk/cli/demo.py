@@ -32,6 +32,7 @@ from minrisk.metrics.ngram.chrf import ChrF
 from minrisk.run.options import THREADS_HELP
 from minrisk.strategies.cascade import AggregateToFine, CoarseToFine
 from minrisk.strategies.groups import Aggregate, NByS, Standard
+from minrisk.tasks.decode import MAX_RECORDS
 from minrisk.tasks.inspect import inspect
 
 SAMPLE, PROBABLE, BEAM = "one sample", "most probable sample", "beam 5"
@@ -166,7 +167,7 @@ class DemoOptions:
     samples: bool = flag(
         False, section="Output",
         help="Write the samples themselves as JSON lines, to try other commands with.")
-    limit: int | None = flag(None, metavar="N", ge=1,
+    limit: int | None = flag(None, metavar="N", ge=1, le=MAX_RECORDS,
                              help="Number of segments to decode; all unless given.")
     seed: int = flag(0, metavar="S", ge=0, help="Seed of all random choices.")
     threads: int | None = flag(None, metavar="T", ge=1, le=MAX_THREADS, help=THREADS_HELP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,6 +30,7 @@ from minrisk.tasks.keywords import DecodeKeywords, DecodeOutputKeywords
 from minrisk.tasks.results import DecodedSegment, RunSummary
 
 Weights = Literal["auto", "uniform", "logprobs", "length-normalised"]
+MAX_RECORDS = sys.maxsize  # that `--limit` may be
 LIMIT_HELP = "Number of segments to read; all unless given."
 NBEST_HELP = "Add the K best hypotheses of each segment; as text or CSV, K lines per segment."
 FORMAT_HELP = "JSON lines, lines of text, or CSV with a header."
