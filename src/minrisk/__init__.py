@@ -48,12 +48,12 @@ def _modules() -> dict[str, str]:
     """The module of each public name."""
     from minrisk._core.registry import REGISTRIES
 
-    found = {name: f"minrisk.{module}" for module, names in _HOMES.items() for name in names}
+    modules = {name: f"minrisk.{module}" for module, names in _HOMES.items() for name in names}
     for registry in REGISTRIES:
         for target in registry.builtin.values():
             module, _, name = target.partition(":")
-            found[name] = module
-    return found
+            modules[name] = module
+    return modules
 
 
 def __getattr__(name: str) -> Any:
@@ -61,13 +61,13 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"minrisk.{name} was renamed to minrisk.{_RENAMED[name]}")
     modules = {} if name.startswith("__") and name != "__all__" else _modules()
     if name == "__all__":
-        found: Any = sorted(modules)
+        value: Any = sorted(modules)
     elif name in modules:
-        found = getattr(import_module(modules[name]), name)
+        value = getattr(import_module(modules[name]), name)
     else:
         raise AttributeError(f"module 'minrisk' has no attribute {name!r}")
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -57,14 +57,14 @@ class Batch(Sequence[Segment]):
     def pools(self, metric: Metric[F]) -> list[Pool[F]]:
         """One pool per segment; each call returns pools with their own count of pairs."""
         metric = as_metric(metric)
-        found = self._known(metric)
-        if found is None and metric.compares_hypotheses and self._parent is not None:
+        pools = self._known(metric)
+        if pools is None and metric.compares_hypotheses and self._parent is not None:
             self._parent.pools(metric)
-            found = self._known(metric)
-        if found is None:
-            found = list(_extract(metric, self._segments))
-            self._pools.append((metric, found))
-        return [replace(pool, tally=Tally()) for pool in found]
+            pools = self._known(metric)
+        if pools is None:
+            pools = list(_extract(metric, self._segments))
+            self._pools.append((metric, pools))
+        return [replace(pool, tally=Tally()) for pool in pools]
 
     def _known(self, metric: Metric[F]) -> list[Pool[F]] | None:
         """The cached pools of this batch, or of its parent."""

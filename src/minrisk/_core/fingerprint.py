@@ -31,21 +31,21 @@ def fingerprint(metric: Any) -> str:
 
 def file_states(metric: Any) -> tuple[tuple[str, int, int], ...]:
     """Name, size and modification time of all files of a metric, to detect changes cheaply."""
-    found = [state for part in inner_metrics(metric) for state in file_states(part)]
+    states = [state for part in inner_metrics(metric) for state in file_states(part)]
     for file in (file for path in named_files(metric) for file in files_of(path)):
         with suppress(OSError):  # the metric reports it when it needs the file
             status = os.stat(file)
-            found.append((file, status.st_size, status.st_mtime_ns))
-    return tuple(sorted(found))
+            states.append((file, status.st_size, status.st_mtime_ns))
+    return tuple(sorted(states))
 
 
 def digest(paths: Iterable[str]) -> str:
     """Hash of the contents of files and folders."""
-    found = blake2b(digest_size=16)
+    hasher = blake2b(digest_size=16)
     for path in paths:
         for file in sorted(files_of(path)):
-            found.update(_content(file))
-    return found.hexdigest()
+            hasher.update(_content(file))
+    return hasher.hexdigest()
 
 
 def module_files(*owners: Any) -> Iterator[str]:
@@ -91,7 +91,7 @@ def _content(path: str) -> bytes:
             content = stream.read(_MAX_HASHED_BYTES + 1)
             if len(content) <= _MAX_HASHED_BYTES:
                 return blake2b(content).digest()
-            found = os.fstat(stream.fileno())
-            return f"{found.st_size} {found.st_mtime_ns}".encode()
+            status = os.fstat(stream.fileno())
+            return f"{status.st_size} {status.st_mtime_ns}".encode()
     except OSError:  # the metric reports it when it needs the file
         return b"unreadable"

@@ -91,9 +91,9 @@ class Traits:
     @classmethod
     def of(cls, metric: Any) -> Traits:
         """The traits that an object declares, with defaults for the others."""
-        found: dict[str, Any] = {
+        declared: dict[str, Any] = {
             f.name: getattr(metric, f.name, f.default) for f in dataclasses.fields(cls)}
-        return cls(**found)
+        return cls(**declared)
 
     @classmethod
     def combined(cls, metrics: Iterable[AnyMetric]) -> Traits:
@@ -102,20 +102,20 @@ class Traits:
         Abilities also require methods of its own, and it is a vote only if it defines `answers`
         (see `DerivedMetric`).
         """
-        found = [cls.of(metric) for metric in metrics]
+        traits = [cls.of(metric) for metric in metrics]
         return cls(
-            abilities=reduce(and_, (own.abilities for own in found)),
-            needs_source=any(own.needs_source for own in found),
-            reads_source=any(own.reads_source for own in found),
-            ignores_references=all(own.ignores_references for own in found),
-            compares_outcomes=any(own.compares_outcomes for own in found),
-            is_vote=all(own.is_vote for own in found),
-            is_error=all(own.is_error for own in found),
-            loads_model=any(own.loads_model for own in found),
+            abilities=reduce(and_, (one.abilities for one in traits)),
+            needs_source=any(one.needs_source for one in traits),
+            reads_source=any(one.reads_source for one in traits),
+            ignores_references=all(one.ignores_references for one in traits),
+            compares_outcomes=any(one.compares_outcomes for one in traits),
+            is_vote=all(one.is_vote for one in traits),
+            is_error=all(one.is_error for one in traits),
+            loads_model=any(one.loads_model for one in traits),
             # one model among them suffices to encode whole batches
-            features_per_segment=all(own.features_per_segment for own in found),
-            needs_segment=any(own.needs_segment for own in found),
-            compares_hypotheses=any(own.compares_hypotheses for own in found))
+            features_per_segment=all(one.features_per_segment for one in traits),
+            needs_segment=any(one.needs_segment for one in traits),
+            compares_hypotheses=any(one.compares_hypotheses for one in traits))
 
 
 class Metric(Options, ABC, Generic[F]):
@@ -336,10 +336,10 @@ class Metric(Options, ABC, Generic[F]):
 
         The answer and the votes of a vote are not included: every output has them.
         """
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for part in inner_metrics(self):
-            found |= part.details(segment, ranking)
-        return found
+            fields |= part.details(segment, ranking)
+        return fields
 
     def take_usage(self, source: str | None, texts: Iterable[str]) -> Counter[str]:
         """Requests and tokens that scoring these texts took since the last call; resets them.
@@ -372,16 +372,16 @@ def _checked_scores(scores: Callable[..., Floats]) -> Callable[..., Floats]:
         for given in (hyps, refs, source):
             if type(given) in (str, list, tuple):  # texts; rows cannot be selected
                 raise not_features(given)
-        found = scores(metric, hyps, refs, source)
+        result = scores(metric, hyps, refs, source)
         wanted = (len(hyps), len(refs))
-        if np.shape(found) != wanted:
+        if np.shape(result) != wanted:
             raise InputError(f"metric {metric.name!r}: `scores` returned an array of shape "
-                             f"{np.shape(found)} for {wanted[0]} hypotheses and {wanted[1]} "
+                             f"{np.shape(result)} for {wanted[0]} hypotheses and {wanted[1]} "
                              f"references; wanted {wanted}, a row for each hypothesis")
-        if (dtype := np.asarray(found).dtype).kind not in "fiub":
+        if (dtype := np.asarray(result).dtype).kind not in "fiub":
             raise InputError(f"metric {metric.name!r}: `scores` returned an array of {dtype}; "
                              "wanted real numbers (float64)")
-        return found
+        return result
 
     return checked
 
@@ -422,8 +422,8 @@ def reads_segment(metric: AnyMetric) -> bool:
 
 def concurrent_batches_of(metrics: Iterable[AnyMetric]) -> int:
     """The smallest `concurrent_batches` of the metrics that load a model or want threads."""
-    found = [(metric.concurrent_batches, metric.loads_model) for metric in metrics]
-    return min((number for number, loads in found if loads or number > 1), default=1)
+    numbers = [(metric.concurrent_batches, metric.loads_model) for metric in metrics]
+    return min((number for number, loads in numbers if loads or number > 1), default=1)
 
 
 class Surrogate(Protocol[F_in]):

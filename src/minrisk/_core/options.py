@@ -203,10 +203,10 @@ def _first_that_fits(value: Any, hints: Iterable[Any]) -> Any:
 def _integer(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError
-    found = int(value)
-    if found.bit_length() > _MAX_BITS:
+    number = int(value)
+    if number.bit_length() > _MAX_BITS:
         raise TypeError
-    return found
+    return number
 
 
 def _number(value: Any) -> float:
@@ -263,22 +263,22 @@ def inner_field(config: Any) -> str | None:
 
 @cache
 def _inner_field(cls: type) -> str | None:
-    found = (f.name for f in dataclasses.fields(cls) if f.metadata.get("inner"))
-    return next(found, None)
+    names = (f.name for f in dataclasses.fields(cls) if f.metadata.get("inner"))
+    return next(names, None)
 
 
 def inner_metrics(config: Any) -> tuple[Any, ...]:
     """The metrics inside a wrapper; none for other metrics."""
     name = inner_field(config) if dataclasses.is_dataclass(config) else None
-    found = getattr(config, name) if name else ()
-    return found if isinstance(found, tuple) else (found,)
+    value = getattr(config, name) if name else ()
+    return value if isinstance(value, tuple) else (value,)
 
 
 def unwrapped(config: Any) -> Any:
     """The adapted object if this is an adapter, else the object itself."""
-    held = (getattr(config, f.name) for f in dataclasses.fields(config)
-            if f.metadata.get("transparent")) if dataclasses.is_dataclass(config) else ()
-    return next(iter(held), config)
+    adapted = (getattr(config, f.name) for f in dataclasses.fields(config)
+               if f.metadata.get("transparent")) if dataclasses.is_dataclass(config) else ()
+    return next(iter(adapted), config)
 
 
 def labels(names: Iterable[str]) -> list[str]:
@@ -288,8 +288,8 @@ def labels(names: Iterable[str]) -> list[str]:
     ['chrf', 'bleu', 'chrf2']
     """
     seen: dict[str, int] = {}
-    found = []
+    unique = []
     for name in names:
         seen[name] = seen.get(name, 0) + 1
-        found.append(name if seen[name] == 1 else f"{name}{seen[name]}")
-    return found
+        unique.append(name if seen[name] == 1 else f"{name}{seen[name]}")
+    return unique

@@ -130,17 +130,17 @@ class Pool(Generic[F]):
         if answers is None:
             return self.hyp_rows
         numbers: dict[str | None, int] = {None: -1}
-        found = [numbers.setdefault(answer, len(numbers)) for answer in answers]
-        return np.array(found, np.intp)[inverse]
+        labels = [numbers.setdefault(answer, len(numbers)) for answer in answers]
+        return np.array(labels, np.intp)[inverse]
 
     def details(self, ranking: Ranking) -> dict[str, Any]:
         """Further fields of the output: those of the metric and, if it is or contains a vote, the
         chosen answer and the votes for the most frequent answers.
         """
-        found = self.metric.details(self.segment, ranking)
+        fields = self.metric.details(self.segment, ranking)
         for metric, texts in self.metric.votes_among(self.texts):
-            found |= replace(self, metric=metric, texts=texts)._votes(ranking.best)
-        return found
+            fields |= replace(self, metric=metric, texts=texts)._votes(ranking.best)
+        return fields
 
     def _votes(self, best: int) -> dict[str, Any]:
         """The answer of a hypothesis, and for each answer the share of references that give it."""
@@ -178,24 +178,24 @@ class Pool(Generic[F]):
         matrix = self.matrix.at(distinct, others)
         if matrix is None:
             refs = self.references(others)
-            found = self.metric.scores(self.texts[distinct], refs, self.source)
-            matrix = self._finite(found, refs, lambda column: self._reference(others[column]))
+            scores = self.metric.scores(self.texts[distinct], refs, self.source)
+            matrix = self._finite(scores, refs, lambda column: self._reference(others[column]))
         return matrix[np.ix_(inverse, ref_inverse)]
 
     def keep_scores(self) -> Floats:
         """(H, R) all scores, cached for later calls and for pools derived from this one."""
-        found = self.scores()
+        scores = self.scores()
         hyps, first_hyp = np.unique(self.hyp_rows, return_index=True)
         refs, first_ref = np.unique(self.ref_rows, return_index=True)
-        self.matrix.fill(hyps, refs, found[np.ix_(first_hyp, first_ref)])
-        return found
+        self.matrix.fill(hyps, refs, scores[np.ix_(first_hyp, first_ref)])
+        return scores
 
     def summed_scores(self, refs: F, weights: Floats) -> Floats:
         """(H,) weighted sums of scores against other references; sums over parts add up."""
         distinct, inverse = self._distinct
         self.tally.add(distinct, len(refs))
-        found = self.metric.utility(self.texts[distinct], refs, weights, self.source)
-        return self._finite(found, refs, lambda row: f"reference {row} of this part")[inverse]
+        totals = self.metric.utility(self.texts[distinct], refs, weights, self.source)
+        return self._finite(totals, refs, lambda row: f"reference {row} of this part")[inverse]
 
     def partial_statistics(self, refs: F, weights: Floats) -> PartialStatistics:
         """The partial statistics of other references, for the score against their average."""
@@ -205,15 +205,15 @@ class Pool(Generic[F]):
         """(H,) scores against the average of the references that the statistics summarise."""
         distinct, inverse = self._distinct
         self.tally.add(distinct, 1)
-        found = self.metric.finalize(self.texts[distinct], statistics, self.source)
-        return self._finite(found, None, "the average of all references")[inverse]
+        scores = self.metric.finalize(self.texts[distinct], statistics, self.source)
+        return self._finite(scores, None, "the average of all references")[inverse]
 
     def quality(self) -> Floats:
         """(H,) quality estimates from the source alone; each counts as one pair."""
         distinct, inverse = self._distinct
         self.tally.add(distinct, 1)
-        found = self.metric.quality(self.texts[distinct], self.source)
-        return self._finite(found, None, "the source")[inverse]
+        estimates = self.metric.quality(self.texts[distinct], self.source)
+        return self._finite(estimates, None, "the source")[inverse]
 
     def choice(self) -> Floats:
         """(H,) 1 for the hypothesis that the metric chooses and its copies, 0 for the others.
@@ -275,12 +275,12 @@ class Pool(Generic[F]):
         if np.isfinite(values).all():
             return values
         row, *column = np.argwhere(~np.isfinite(values))[0].tolist()
-        found = values[(row, *column)]
+        value = values[(row, *column)]
         if refs is not None and not column:
-            found, column = self._first_not_finite(row, refs, found)
+            value, column = self._first_not_finite(row, refs, value)
         other = name if isinstance(name, str) else name(*column) if column else "all references"
         first = int(np.flatnonzero(self.hyp_rows == self._distinct[0][row])[0])
-        raise InputError(f"metric {self.metric.name!r} scored {found} for "
+        raise InputError(f"metric {self.metric.name!r} scored {value} for "
                          f"{self.segment.describe(first)} and {other}; finite numbers are needed: "
                          "check its model, its precision (dtype) and its cache")
 
@@ -308,15 +308,15 @@ class Pool(Generic[F]):
         hyps = self.texts[distinct]
         is_same = self.segment.self_columns is not None and np.array_equal(distinct, used)
         refs = hyps if is_same else self.references(used)
-        found = self.metric.utility(hyps, refs, per_row[used], self.source)
-        return self._finite(found, refs, lambda column: self._reference(used[column]))[inverse]
+        utility = self.metric.utility(hyps, refs, per_row[used], self.source)
+        return self._finite(utility, refs, lambda column: self._reference(used[column]))[inverse]
 
     def _utility_of_aggregates(self, groups: Groups, rows: Ints) -> Floats:
         refs = self.metric.aggregate(self.references(rows), groups)
         distinct, inverse = self._distinct
         self.tally.add(distinct, len(groups))
-        found = self.metric.utility(self.texts[distinct], refs, groups.mass, self.source)
-        return self._finite(found, refs, lambda group: f"average {group} of references")[inverse]
+        utility = self.metric.utility(self.texts[distinct], refs, groups.mass, self.source)
+        return self._finite(utility, refs, lambda group: f"average {group} of references")[inverse]
 
     def _utility_without_self(self, mass: Floats, self_columns: Ints) -> Floats:
         """(H,) utilities over all references except the hypothesis itself (by position).

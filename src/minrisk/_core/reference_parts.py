@@ -53,8 +53,8 @@ class PartStatistics:
 
     def __add__(self, other: PartStatistics) -> PartStatistics:
         if self.weighted != other.weighted:
-            without, having = (other, self) if self.weighted else (self, other)
-            raise InputError(f"{without.name} has no weights, but {having.name} has; "
+            without, with_weights = (other, self) if self.weighted else (self, other)
+            raise InputError(f"{without.name} has no weights, but {with_weights.name} has; "
                              "give them to all references, or to none")
         with np.errstate(over="ignore"):  # `ranking` rejects an infinite sum of weights
             return replace(self, statistics=self.statistics + other.statistics,

@@ -111,9 +111,9 @@ class NameParser:
 
     def take(self, sign: str) -> bool:
         """Consume this sign if it comes next; return whether it did."""
-        found = self.name.startswith(sign, self.at)
-        self.at += len(sign) if found else 0
-        return found
+        matches = self.name.startswith(sign, self.at)
+        self.at += len(sign) if matches else 0
+        return matches
 
     def head(self) -> str:
         """The name of a component."""
@@ -124,12 +124,12 @@ class NameParser:
         if not self.name.startswith('"', self.at):
             return None
         start = self.at
-        found = self._matched(_QUOTED)
-        if not found or not (self.ended or (self.sums and self.name[self.at] in "+*")):
+        text = self._matched(_QUOTED)
+        if not text or not (self.ended or (self.sums and self.name[self.at] in "+*")):
             self.at = start
             raise self._error("a quotation mark begins an argument, and another one ends it",
                               quoted(self.name[start:]))
-        return found[1:-1].replace('""', '"')
+        return text[1:-1].replace('""', '"')
 
     def text(self) -> str:
         """The text of an argument; a text that may contain an operator must be quoted."""
@@ -148,11 +148,11 @@ class NameParser:
     def weight(self) -> float:
         """The number after a *; it must be the end of the term."""
         start = self.at
-        found = self._matched(_NUMBER)
-        if not found or not (self.ended or self.name[self.at] == "+"):
+        number = self._matched(_NUMBER)
+        if not number or not (self.ended or self.name[self.at] == "+"):
             wrong = self.name[start:].partition("+")[0]
             raise InputError(f"{self.name!r}: expected a number as weight, got {wrong!r}")
-        return float(found)
+        return float(number)
 
     def end(self) -> None:
         if not self.ended:
@@ -160,8 +160,8 @@ class NameParser:
                              "whole name; names are joined by +, and an argument is in quotes")
 
     def _matched(self, pattern: re.Pattern[str]) -> str:
-        found = pattern.match(self.name, self.at)
-        text = found[0] if found else ""
+        match = pattern.match(self.name, self.at)
+        text = match[0] if match else ""
         self.at += len(text)
         return text
 
@@ -231,10 +231,10 @@ class Registry:
         module, _, attribute = target.partition(":")
         with foreign_import(f"{self.kind} {name!r} cannot be loaded from {target!r}",
                             "; reinstall the package that provides it"):
-            found: type = getattr(import_module(module), attribute)
-        if not dataclasses.is_dataclass(found):
-            raise InputError(f"{self.kind} {name!r} must be a dataclass; got {found!r}")
-        return found
+            cls: type = getattr(import_module(module), attribute)
+        if not dataclasses.is_dataclass(cls):
+            raise InputError(f"{self.kind} {name!r} must be a dataclass; got {cls!r}")
+        return cls
 
     def installed(self) -> Iterator[tuple[str, type]]:
         """All names and the classes behind them, except for broken plug-ins."""

@@ -242,20 +242,20 @@ def columns(samples: Iterable[Sample], repeat: bool = False) -> dict[str, Any]:
     not "stop", reasoning if any sample has it, and the total usage if it is known.
     """
     rows = _repeated(samples) if repeat else distinct(samples)
-    found: dict[str, Any] = {"samples": [row.text for row in rows]}
+    fields: dict[str, Any] = {"samples": [row.text for row in rows]}
     if not repeat:
-        found["counts"] = [row.count for row in rows]
+        fields["counts"] = [row.count for row in rows]
     for name, values in (("logprobs", [finite_or_none(row.logprob) for row in rows]),
                          ("truncated_logprobs",
                           [finite_or_none(row.truncated_logprob) for row in rows]),
                          ("lengths", _lengths(rows))):
         if None not in values:
-            found[name] = values
+            fields[name] = values
     if any(row.finish_reason not in (None, "stop") for row in rows):
-        found["finish_reasons"] = [row.finish_reason for row in rows]
+        fields["finish_reasons"] = [row.finish_reason for row in rows]
     if any(row.reasoning is not None for row in rows):
-        found["reasoning"] = [row.reasoning for row in rows]
-    return found | _usage(samples)
+        fields["reasoning"] = [row.reasoning for row in rows]
+    return fields | _usage(samples)
 
 
 def sample_columns(samples: Iterable[Sample], references: Iterable[Sample] | None = None,
@@ -272,14 +272,14 @@ def columns_with_references(samples: Iterable[Sample], references: Iterable[Samp
     Log-probabilities and lengths are those of the references; those of the samples have names of
     their own.
     """
-    found = {f"sample_{name}" if name in REFERENCE_COLUMNS else name: values
+    fields = {f"sample_{name}" if name in REFERENCE_COLUMNS else name: values
              for name, values in columns(samples, repeat).items() if name != "usage"}
     others = columns(references, repeat)
-    found["references"] = others["samples"]
+    fields["references"] = others["samples"]
     if not repeat:
-        found["weights"] = others["counts"]
-    found |= {name: others[name] for name in REFERENCE_COLUMNS if name in others}
-    return found | _usage(samples, references)
+        fields["weights"] = others["counts"]
+    fields |= {name: others[name] for name in REFERENCE_COLUMNS if name in others}
+    return fields | _usage(samples, references)
 
 
 def _usage(*parts: Iterable[Sample]) -> dict[str, Any]:

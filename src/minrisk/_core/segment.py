@@ -129,16 +129,16 @@ class Segment:
 
     def at(self, position: int) -> Segment:
         """The same problem at another position in the input."""
-        moved = object.__new__(Segment)
+        segment = object.__new__(Segment)
         outcomes = None if self.outcomes is None else self.outcomes.at(position)
-        vars(moved).update(vars(self), position=position, outcomes=outcomes)
-        return moved
+        vars(segment).update(vars(self), position=position, outcomes=outcomes)
+        return segment
 
     def among(self, rows: Ints) -> Segment:
         """The same problem, with `rows` as positions of the hypotheses in the original list."""
-        found = object.__new__(Segment)
-        vars(found).update(vars(self), rows=rows)
-        return found
+        segment = object.__new__(Segment)
+        vars(segment).update(vars(self), rows=rows)
+        return segment
 
     def describe(self, row: int) -> str:
         """A hypothesis for messages: its position in the original list and its beginning."""
@@ -275,8 +275,8 @@ class Ranking:
 
     def abstain_below(self, share: float | None) -> Ranking:
         """The ranking, abstained if its largest cluster has less than this share."""
-        found = self.uncertainty
-        if share is None or found is None or found.largest >= share:
+        uncertainty = self.uncertainty
+        if share is None or uncertainty is None or uncertainty.largest >= share:
             return self
         return replace(self, abstained=True)
 

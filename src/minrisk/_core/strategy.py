@@ -123,11 +123,11 @@ def stage_option(default: Any = dataclasses.MISSING, *, help: str) -> Any:
 
 def metrics_of(strategy: Strategy) -> list[AnyMetric]:
     """All distinct metrics of a strategy and its stages, that of the last stage first."""
-    found: list[AnyMetric] = []
+    distinct: list[AnyMetric] = []
     for metric in all_metrics(strategy):
-        if metric not in found:
-            found.append(metric)
-    return found
+        if metric not in distinct:
+            distinct.append(metric)
+    return distinct
 
 
 def all_metrics(strategy: Strategy) -> Iterator[AnyMetric]:

@@ -138,10 +138,10 @@ def checked_outcomes(outcomes: Sequence[str | None], count: int) -> tuple[str, .
     """(H,) the outcomes, with an empty string for None."""
     is_list = isinstance(outcomes, Sequence) and not isinstance(outcomes, str)
     given = ["" if outcome is None else outcome for outcome in outcomes] if is_list else outcomes
-    found = checked_texts(given, "outcomes")
-    if len(found) != count:
-        raise InputError(f"expected {count} outcomes (one per hypothesis), got {len(found)}")
-    return found
+    texts = checked_texts(given, "outcomes")
+    if len(texts) != count:
+        raise InputError(f"expected {count} outcomes (one per hypothesis), got {len(texts)}")
+    return texts
 
 
 def check_total(counts: Ints) -> None:
