@@ -17,7 +17,8 @@ from project import ROOT, TESTS
 SOURCE = ROOT / "src" / "minrisk"
 PLAIN = {f"_core.{name}" for name in (
     "arrays", "errors", "options", "weights", "segment", "groups", "lazy", "process",
-    "sqlite_cache", "sampler", "texts", "vote", "names", "fingerprint")} | {"version"}
+    "sqlite_cache", "sampler", "texts", "vote", "names", "fingerprint",
+    "calibration")} | {"version"}
 PROTOCOLS = PLAIN | {f"_core.{name}" for name in (
     "metric", "adapters", "strategy", "pool", "batch", "registry", "signature")}
 CORE = PROTOCOLS | {"_core.reference_parts", "_core.decoding"}
@@ -36,6 +37,7 @@ MAY_IMPORT = {
     "_core.sqlite_cache": {"_core.errors"},
     "_core.weights": {"_core.arrays", "_core.errors"},
     "_core.segment": PLAIN,
+    "_core.calibration": PLAIN,
     "_core.sampler": PLAIN,
     "_core.vote": {"_core.errors"},
     "_core.groups": PLAIN,

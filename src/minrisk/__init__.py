@@ -17,6 +17,7 @@ from minrisk.version import __version__ as __version__
 # modules of public functions; classes of metrics, strategies and samplers are in the registry
 _HOMES = {
     "_core.batch": ("Batch", "bind"),
+    "_core.calibration": ("Calibration",),
     "_core.decoding": ("decode", "make_metric", "make_sampler", "make_strategy"),
     "_core.errors": ("InputError", "MinriskError", "MissingExtra", "UnusableError"),
     "_core.groups": ("Groups",),
@@ -25,12 +26,15 @@ _HOMES = {
     "_core.signature": ("signature",),
     "_core.process": ("set_threads",),
     "_core.weights": ("weights_from_logprobs",),
+    "evaluation.calibration": ("CalibrationReport", "read_calibration"),
     "evaluation.scoring": ("Score", "score"),
     "evaluation.validation": ("Validation",),
     "io.segments": ("ReferenceFile",),
     "io.text": ("TextFiles",),
+    "strategies.calibrated": ("Calibrated",),
     "strategies.confident": ("Confident",),
     "strategies.uncertain": ("Uncertain",),
+    "tasks.calibrate": ("calibrate",),
     "tasks.decode": ("decode_corpus",),
     "tasks.export": ("export",),
     "tasks.inspect": ("Report", "inspect"),

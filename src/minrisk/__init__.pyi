@@ -1,6 +1,7 @@
 # Written by `make names`.
 
 from minrisk._core.batch import Batch, bind
+from minrisk._core.calibration import Calibration
 from minrisk._core.decoding import decode, make_metric, make_sampler, make_strategy
 from minrisk._core.errors import InputError, MinriskError, MissingExtra, UnusableError
 from minrisk._core.groups import Groups
@@ -9,6 +10,7 @@ from minrisk._core.process import set_threads
 from minrisk._core.segment import Confidence, Ranking, References, Segment, Uncertainty
 from minrisk._core.signature import signature
 from minrisk._core.weights import weights_from_logprobs
+from minrisk.evaluation.calibration import CalibrationReport, read_calibration
 from minrisk.evaluation.scoring import Score, score
 from minrisk.evaluation.validation import Validation
 from minrisk.io.segments import ReferenceFile
@@ -40,6 +42,7 @@ from minrisk.metrics.wrappers.documents import Documents
 from minrisk.samplers.ct2 import CTranslate2
 from minrisk.samplers.hf import Transformers
 from minrisk.samplers.openai import Endpoint
+from minrisk.strategies.calibrated import Calibrated
 from minrisk.strategies.cascade import AggregateToFine, Cascade, CoarseToFine
 from minrisk.strategies.confident import Confident
 from minrisk.strategies.groups import Aggregate, Centroid, NByS, Standard
@@ -48,6 +51,7 @@ from minrisk.strategies.quality import MBRBoN, QualityThenMBR, Rerank, Universal
 from minrisk.strategies.race import Adaptive, ControlVariate, Prune
 from minrisk.strategies.sets import Cluster, Diverse, Medoids
 from minrisk.strategies.uncertain import Uncertain
+from minrisk.tasks.calibrate import calibrate
 from minrisk.tasks.decode import decode_corpus
 from minrisk.tasks.export import export
 from minrisk.tasks.inspect import Report, inspect
@@ -60,16 +64,17 @@ from minrisk.version import __version__
 
 __all__ = [
     "Adaptive", "Aggregate", "AggregateToFine", "BLEU", "Batch", "BertScore", "Bleurt",
-    "CTranslate2", "Cached", "Cascade", "Centroid", "Cer", "ChrF", "Cider", "Cluster",
-    "CoarseToFine", "Combined", "Comet", "CometKiwi", "CometQE", "Command", "Confidence",
-    "Confident", "ControlVariate", "Cutoff", "DecodedSegment", "Diverse", "Documents", "Edit",
-    "Embedding", "Endpoint", "ExactMatch", "Groups", "InputError", "JsonMatch", "Judge", "LogProb",
-    "LowRank", "MBRBoN", "MQM", "Medoids", "MetricX", "MetricXQE", "MinriskError", "MissingExtra",
-    "NByS", "Outcomes", "Pool", "Prune", "Python", "QualityThenMBR", "Ranking", "ReferenceFile",
-    "References", "Report", "Rerank", "Reward", "Rouge", "RougeL", "RunSummary", "SampledPrompt",
-    "Score", "Segment", "Standard", "Symbolic", "Symmetric", "Ter", "TextFiles", "Transformers",
-    "Uncertain", "Uncertainty", "UniversalSelfConsistency", "UnusableError", "Validation", "Wer",
-    "XComet", "__version__", "answer", "answer_async", "bind", "decode", "decode_corpus",
-    "decode_parts", "export", "inspect", "make_metric", "make_sampler", "make_strategy", "sample",
-    "score", "set_threads", "signature", "translate", "validate", "weights_from_logprobs",
+    "CTranslate2", "Cached", "Calibrated", "Calibration", "CalibrationReport", "Cascade",
+    "Centroid", "Cer", "ChrF", "Cider", "Cluster", "CoarseToFine", "Combined", "Comet", "CometKiwi",
+    "CometQE", "Command", "Confidence", "Confident", "ControlVariate", "Cutoff", "DecodedSegment",
+    "Diverse", "Documents", "Edit", "Embedding", "Endpoint", "ExactMatch", "Groups", "InputError",
+    "JsonMatch", "Judge", "LogProb", "LowRank", "MBRBoN", "MQM", "Medoids", "MetricX", "MetricXQE",
+    "MinriskError", "MissingExtra", "NByS", "Outcomes", "Pool", "Prune", "Python", "QualityThenMBR",
+    "Ranking", "ReferenceFile", "References", "Report", "Rerank", "Reward", "Rouge", "RougeL",
+    "RunSummary", "SampledPrompt", "Score", "Segment", "Standard", "Symbolic", "Symmetric", "Ter",
+    "TextFiles", "Transformers", "Uncertain", "Uncertainty", "UniversalSelfConsistency",
+    "UnusableError", "Validation", "Wer", "XComet", "__version__", "answer", "answer_async", "bind",
+    "calibrate", "decode", "decode_corpus", "decode_parts", "export", "inspect", "make_metric",
+    "make_sampler", "make_strategy", "read_calibration", "sample", "score", "set_threads",
+    "signature", "translate", "validate", "weights_from_logprobs",
 ]

@@ -64,11 +64,11 @@ class FlagSpec:
 def flag(default: Any, *names: str, help: str = "", section: str = "Running",
          metavar: str | None = None, advanced: bool = False, hidden: bool = False,
          registry: Any = None, ge: float | None = None, gt: float | None = None,
-         le: float | None = None) -> Any:
+         le: float | None = None, lt: float | None = None) -> Any:
     """A dataclass field that is an argument of calls, and a flag of the same name of commands."""
     spec = FlagSpec(names, section, metavar, advanced, hidden, registry)
     return dataclasses.field(default=default, metadata={
-        "help": help, "bounds": Bounds(ge=ge, gt=gt, le=le), "flag": spec})
+        "help": help, "bounds": Bounds(ge, gt, le, lt), "flag": spec})
 
 
 class Options:

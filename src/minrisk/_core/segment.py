@@ -159,6 +159,7 @@ class Confidence:
         share: in a vote, the share of all samples that give this answer.
         interval: in a vote, the 95% interval of the probability of this answer.
         reason: why there is no probability.
+        calibrated: probability that the choice is right, by a calibration.
 
     >>> Confidence(margin=2.5, probability=0.9).probability
     0.9
@@ -169,6 +170,7 @@ class Confidence:
     share: float | None = None
     interval: tuple[float, float] | None = None
     reason: str | None = None
+    calibrated: float | None = None
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,7 @@ class Ranking:
     pairs: int = 0  # number of pairs that the metric evaluated
     confidence: Confidence | None = None  # added by the `Confident` strategy
     uncertainty: Uncertainty | None = None  # added by the `Uncertain` strategy
-    abstained: bool = False  # True if the samples disagree too much to choose a text
+    abstained: bool = False  # True if the samples disagree too much, or err too often
     hypotheses: tuple[str, ...] | None = None
     signature: str | None = None
 
@@ -231,8 +233,9 @@ class Ranking:
                 returns.
         """
         if self.abstained:
-            raise InputError("this ranking abstained, because the samples disagree too much; "
-                             "look up hypotheses[ranking.best] for the best of them")
+            raise InputError("this ranking abstained, because the samples disagree too much or "
+                             "its choice is too uncertain; look up hypotheses[ranking.best] for "
+                             "the best of them")
         if self.hypotheses is None:
             raise InputError("this ranking has no texts; look up hypotheses[ranking.best], or "
                              "decode with minrisk.decode, whose rankings have them")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from minrisk._core.options import labels, owner
@@ -53,6 +54,33 @@ def parts_signature(**parts: Any) -> Signature:
 def settings(config: Any, kind: str = "strategy") -> dict[str, Any]:
     """The options that can change a result, by name."""
     return {kind: config.name, **dict(_fields(config, ""))}
+
+
+def choose_alike(one: str, other: str) -> bool:
+    """Whether two signatures name the same strategy and the same metric with the same options.
+
+    >>> import minrisk
+    >>> chrf, bleu = (signature(minrisk.Standard(name)) for name in ("chrf", "bleu"))
+    >>> choose_alike(chrf, chrf + "|weights:uniform"), choose_alike(chrf, bleu)
+    (True, False)
+    """
+    return choice_settings(_parts(one)) == choice_settings(_parts(other))
+
+
+def choice_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The strategy and its metrics with their options; a strategy that measures another is not it.
+    """
+    found = {}
+    for name, value in settings.items():
+        while name.startswith("strategy."):  # of the strategy inside
+            name = name.removeprefix("strategy.")
+        if name == "strategy" or "metric" in name.split("."):
+            found[name] = value
+    return found
+
+
+def _parts(text: str) -> dict[str, str]:
+    return dict(part.partition(":")[::2] for part in text.split("|"))
 
 
 def _fields(config: Any, prefix: str, changed: bool = False) -> list[tuple[str, Any]]:

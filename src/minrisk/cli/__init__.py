@@ -43,6 +43,7 @@ _COMMANDS = {  # imported when they are called
     "serve": "minrisk.cli.serve:serve",
     "score": "minrisk.cli.score:score",
     "validate": "minrisk.cli.validate:validate",
+    "calibrate": "minrisk.cli.calibrate:calibrate",
     "inspect": "minrisk.cli.inspect:inspect",
     "export": "minrisk.cli.commands:export",
     "rank": "minrisk.cli.rank:rank",

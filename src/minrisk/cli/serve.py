@@ -120,8 +120,8 @@ class ChoiceOptions(MeasureOptions):
         "model is needed for it.")
     abstain_as: Literal["refusal", "error", "text"] = flag(
         "refusal", section="Output", advanced=True,
-        help="Form of an answer that --abstain withholds: a refusal of OpenAI's protocol, an error "
-        "of status 422, or the text of --abstain-text.")
+        help="Form of an answer that --abstain or --max-error withholds: a refusal of OpenAI's "
+        "protocol, an error of status 422, or the text of --abstain-text.")
     abstain_text: str = flag("", section="Output", metavar="TEXT", advanced=True,
                              help="Answer with --abstain-as text.")
     stop_error: float = flag(
@@ -149,7 +149,7 @@ class ServerOptions:
                       help="Show the state and the last requests, with their texts, at /.")
     record: str | None = flag(
         None, section="Output", metavar="FILE",
-        help="File to which requests and their samples are appended, as `minrisk sample` writes.")
+        help="File to append requests and their samples to.")
     config: str | None = flag(None, metavar="FILE",
                               help="YAML file with values of options; the command line wins.")
 
@@ -230,6 +230,8 @@ def _settings(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceO
     preset = Preset(sampling.model_name, sampling.samples, method.make())
     keys = _keys(options.api_key_file)
     is_private = is_loopback(options.host) and not keys
+    calibration = choice.read_calibration()
+    choice.wrap(preset.strategy, confidence=False, calibration=calibration)  # or its error
     return Settings(
         preset, dict(_alias(text, preset, method) for text in sampling.alias),
         _methods(choice, method, preset.strategy), Weighting(choice.weights),
@@ -237,7 +239,7 @@ def _settings(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceO
         temperature=sampling.temperature, min_temperature=sampling.min_temperature,
         abstain_as=choice.abstain_as, abstain_text=choice.abstain_text,
         prefer_finished=not choice.allow_truncated,
-        confidence=choice.confidence, measures=choice,
+        confidence=choice.confidence, measures=choice, calibration=calibration,
         stop_error=choice.stop_error or None,
         deadline=limits.deadline, choosing_deadline=limits.choosing_deadline,
         max_body=limits.max_body << 20, keys=keys,

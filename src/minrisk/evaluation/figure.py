@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minrisk._core.errors import InputError, needs_extra
+from minrisk.evaluation.calibration import CalibrationReport
 from minrisk.evaluation.study import Study
 from minrisk.evaluation.validation import Summary, TrialSummary
 from minrisk.io.store import write_whole
@@ -71,6 +72,38 @@ def plot(summary: Summary, study: Study, path: str) -> None:
                     f"({summary.segments} segments)", fontsize=11, fontweight="bold", y=1.04)
     legend(figure)
     save(figure, path)
+
+
+def plot_calibration(report: CalibrationReport, path: str) -> None:
+    """Two panels: shares of right choices by their probability, and errors by what is answered."""
+    figure = new_figure(8.4, 3.6)
+    reliability, risk = figure.subplots(1, 2)
+    colour = AGGREGATION.colour
+    reliability.plot([0, 1], [0, 1], color="#888888", linewidth=0.8, zorder=2)
+    for found in report.bins:
+        reliability.plot([found.probability] * 2, [found.right.low, found.right.high],
+                         color=colour, linewidth=1.4, alpha=0.4, zorder=3)
+    reliability.plot([found.probability for found in report.bins],
+                     [found.right.value for found in report.bins], color=colour, marker="o",
+                     linestyle="none", markersize=5, zorder=4)
+    _shares(reliability, "Share of right choices, by probability", "probability")
+    spare = chain([AGGREGATION, N_BY_S, *OTHERS], repeat(_LAST))
+    for signal, style in zip(report.signals, spare, strict=False):
+        places, errors = zip(*signal.curve, strict=True)
+        risk.plot(places, errors, label=signal.name, color=style.colour, linestyle=style.line,
+                  linewidth=2.0 if signal.name == report.calibration.signal else 1.0, zorder=3)
+    _shares(risk, "Share of wrong choices, by what is answered", "share that is answered")
+    legend(figure)
+    save(figure, path)
+
+
+def _shares(axes: Any, title: str, label: str) -> None:
+    """Axes of shares on either side."""
+    axes.set_title(title, fontsize=10)
+    axes.set_xlabel(label, fontsize=9)
+    for side in (axes.set_xlim, axes.set_ylim):
+        side(0, 1)
+    _style(axes)
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -140,6 +173,10 @@ def _axis(axes: Any, most: float) -> None:
     axes.minorticks_off()
     axes.set_ylim(0, 102)
     axes.set_yticks([0, 25, 50, 75, 100], ["0%", "25%", "50%", "75%", "100%"])
+    _style(axes)
+
+
+def _style(axes: Any) -> None:
     axes.tick_params(labelsize=9)
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from minrisk._core.arrays import Floats
+from minrisk._core.arrays import Floats, Ints
 from minrisk.evaluation.study import EXACT, Study, Trial, TrialResults
 from minrisk.io.store import write_text
 from minrisk.io.text import FilePath
 
 _TOLERATED_SHARE = 0.01  # of the gain, unless a tolerance is given
-_RESAMPLES = 1000
-_TAIL = _RESAMPLES // 40  # resamples beyond either end of the interval
+RESAMPLES = 1000
+_TAIL = RESAMPLES // 40  # resamples beyond either end of the interval
 _ALIKE = 1e-9  # deviation in a resample, as a share of that of the segments, that is rounding
 _MIN_SPEEDUP = 2.0  # how much faster an approximation must be to be worth its errors
 
@@ -93,7 +93,7 @@ class Summary:
 def summarise(trials: Iterable[Trial], segments: Sequence[TrialResults],
               tolerance: float | None = None) -> Summary:
     gain = fmean(segment.gain for segment in segments)
-    shares = _resamples(len(segments))
+    shares = resampled_counts(len(segments)) / len(segments)
     rows = [_summarised(trial, segments, shares) for trial in trials]
     assert rows[0].trial == EXACT
     references = fmean(segment.references for segment in segments)
@@ -101,12 +101,11 @@ def summarise(trials: Iterable[Trial], segments: Sequence[TrialResults],
                    _TOLERATED_SHARE * gain if tolerance is None else tolerance)
 
 
-def _resamples(count: int) -> Floats:
-    """(resamples, segments) the share of each segment in each bootstrap sample; always the same."""
+def resampled_counts(count: int, resamples: int = RESAMPLES) -> Ints:
+    """(resamples, count) how often each is in each bootstrap sample; always the same."""
     rng = np.random.default_rng(0)
-    counts = rng.multinomial(count, np.full(count, 1 / count), _RESAMPLES)
-    shares: Floats = counts / count
-    return shares
+    counts: Ints = rng.multinomial(count, np.full(count, 1 / count), resamples)
+    return counts
 
 
 def _summarised(trial: Trial, segments: Sequence[TrialResults], shares: Floats) -> TrialSummary:

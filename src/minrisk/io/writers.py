@@ -60,12 +60,14 @@ class ChoiceWriter:
     confidence: bool = False  # whether rankings have one, of which formats with columns have some
     uncertainty: bool = False
     answers: bool = False  # of a vote
+    calibrated: bool = False  # whether confidences have the probability of being right
 
     @property
     def columns(self) -> list[str]:
         """The columns of formats that have them: a row is one hypothesis."""
         return ["id", *(["rank"] if self.nbest else []), "text", "index", "utility",
                 *(["answer"] if self.answers else []), *(_CONFIDENCE if self.confidence else []),
+                *(["confidence.calibrated"] if self.calibrated else []),
                 *(_UNCERTAINTY if self.uncertainty else []), "error"]
 
     def __call__(self, record: Record) -> str:
@@ -178,6 +180,8 @@ def confidence_fields(found: Confidence) -> dict[str, Any]:
                               "probability": finite_or_none(found.probability)}
     if found.share is not None:
         fields |= {"share": found.share, "interval": found.interval}
+    if found.calibrated is not None:
+        fields["calibrated"] = found.calibrated
     return fields if found.reason is None else fields | {"reason": found.reason}
 
 

@@ -36,7 +36,7 @@ from minrisk._core.sampler import (
     number_drawn,
 )
 from minrisk._core.segment import Ranking
-from minrisk._core.signature import signature
+from minrisk._core.signature import choose_alike, signature
 from minrisk._core.strategy import (
     Strategy,
     all_metrics,
@@ -357,12 +357,7 @@ class Decode:
 
 def warn_of_other_choice(recorded: object, ours: str) -> None:
     """Warn of a record whose choice, by a server for one, was made in another way."""
-    if not isinstance(recorded, str):
-        return
-    theirs, own = (dict(part.partition(":")[::2] for part in text.split("|"))
-                   for text in (recorded, ours))
-    if any(theirs.get(name, value) != value or name not in theirs for name, value in own.items()
-           if name in ("strategy", "metric") or name.startswith("metric.")):
+    if isinstance(recorded, str) and not choose_alike(ours, recorded):
         warn(f"the input has choices by {recorded}; this run chooses by {ours}: name the "
              "same strategy and metric for the same choices")
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from minrisk._core.arrays import finite_or_none
 from minrisk._core.batch import Batch
+from minrisk._core.calibration import Calibration
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric
 from minrisk._core.sampler import Sample, columns
@@ -154,6 +155,8 @@ class RankedSegment(NamedTuple):
             if confidence.share is not None and confidence.interval is not None:
                 found |= {"share": shown(confidence.share),
                           "interval": [shown(end) for end in confidence.interval]}
+            if confidence.calibrated is not None:
+                found["calibrated"] = shown(confidence.calibrated)
             if confidence.reason is not None:
                 found["no_confidence"] = confidence.reason
         if ranking.uncertainty is not None:
@@ -189,6 +192,7 @@ class RankingMethod:
     weighting: Weighting = UNIFORM
     confidence: bool | None = None  # None: only where it needs no model
     measures: MeasureOptions = field(default_factory=MeasureOptions)
+    calibration: Calibration | None = None  # that of the strategy, if there is one
 
     @lazy
     def measured(self) -> Strategy:
@@ -196,7 +200,7 @@ class RankingMethod:
         assert self.strategy is not None
         confidence = (not loads_model(self.strategy) if self.confidence is None
                       else self.confidence)
-        return self.measures.wrap(self.strategy, confidence)
+        return self.measures.wrap(self.strategy, confidence, calibration=self.calibration)
 
     @lazy
     def _signatures(self) -> dict[Weighting, str]:
@@ -278,6 +282,10 @@ class Comparison:
 
 
 def _disagreement(ranking: Ranking) -> str:
+    if ranking.abstained:  # by a calibration
+        assert ranking.confidence is not None
+        return (f"The answer is too uncertain: it is right with a probability of "
+                f"{ranking.confidence.calibrated:.0%}.")
     assert ranking.uncertainty is not None
     return ("The samples disagree: the largest cluster of similar ones has "
             f"{ranking.uncertainty.largest:.0%} of them.")
@@ -306,7 +314,7 @@ def choose(candidates: Sequence[Candidate], choices: Sequence[Choice], pickled: 
     if calls_tools and (method.strategy is None
                         or method.strategy.metric.name != _TOOL_METRIC.name):
         other = Standard(_TOOL_METRIC)
-        method = replace(method, strategy=other, is_vote=True)
+        method = replace(method, strategy=other, is_vote=True, calibration=None)
     found = _comparison(candidates, compared, method, question.source)
     if method.strategy is None:
         return found

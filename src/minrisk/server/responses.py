@@ -25,7 +25,7 @@ _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 _IDS = {"chat": "chatcmpl", "completions": "cmpl"}
 _OBJECTS = {"chat": "chat.completion", "completions": "text_completion"}
 _MESSAGE_PARTS = ("role", "content", "refusal", "tool_calls")  # these have chunks of their own
-_HEADERS = ("samples", "distinct", "utility", "confidence", "signature", "abstained",
+_HEADERS = ("samples", "distinct", "utility", "confidence", "calibrated", "signature", "abstained",
             "passed_through")
 _KINDS = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error",
           429: "rate_limit_error"}

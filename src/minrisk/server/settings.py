@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from minrisk._core.adapters import as_metric
+from minrisk._core.calibration import Calibration
 from minrisk._core.decoding import make_strategy
 from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk._core.metric import AnyMetric
@@ -16,6 +17,7 @@ from minrisk.io.records import UNIFORM, Weighting
 from minrisk.server.choosing import RankingMethod
 from minrisk.server.http import Hosts, Keys
 from minrisk.server.responses import ApiError
+from minrisk.strategies.calibrated import fits
 from minrisk.tasks.decode import MeasureOptions
 
 AbstainAs = Literal["refusal", "error", "text"]
@@ -97,6 +99,7 @@ class Settings:
     confidence: bool | None = None  # None: only where it needs no model
     # of how far the samples disagree
     measures: MeasureOptions = field(default_factory=MeasureOptions)
+    calibration: Calibration | None = None  # of the choices by one of the strategies
     abstain_as: AbstainAs = "refusal"
     abstain_text: str = ""  # the answer, as "text"
     stop_error: float | None = 0.05  # the error rate at which a vote is stopped; None: never
@@ -142,8 +145,11 @@ class Settings:
 
     def method(self, strategy: Strategy) -> RankingMethod:
         """How samples are ranked with a strategy."""
+        found = self.calibration
+        if found is not None and not fits(found, strategy):
+            found = None
         return RankingMethod(strategy, strategy.metric.is_vote, self.prefer_finished,
-                             self.weighting, self.confidence, self.measures)
+                             self.weighting, self.confidence, self.measures, found)
 
 
 def named_metrics(names: Iterable[str]) -> dict[str, AnyMetric]:

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Unpack, overload
 
+from minrisk._core.calibration import Calibration
 from minrisk._core.decoding import MetricLike, StrategyLike
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.options import Options, flag
 from minrisk._core.signature import settings as settings_of
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
+from minrisk.evaluation.calibration import read_calibration
 from minrisk.io.formats import FORMATS, JSON_LINES, ChoiceFormat, OutputFormat
 from minrisk.io.records import AUTO, Weighting
 from minrisk.io.segments import SampleReader
@@ -22,6 +24,7 @@ from minrisk.io.writers import ChoiceWriter
 from minrisk.run.driver import Job
 from minrisk.run.options import RunOptions
 from minrisk.run.stages import BATCH, LIGHT_BLOCK, Decode, Stage, collect
+from minrisk.strategies.calibrated import Calibrated
 from minrisk.strategies.confident import Confident
 from minrisk.strategies.uncertain import Uncertain
 from minrisk.tasks.calls import Call
@@ -154,20 +157,39 @@ class MeasureOptions(Options):
 
     uncertainty: bool = flag(
         False, section="Output",
-        help="Add how far the samples disagree: the entropy over clusters of samples that agree by "
-        "the metric, the largest of them, and more; samples without an answer are in none.")
+        help="Add how far the samples disagree: entropy over clusters of like samples, and more.")
     abstain: float | None = flag(
         None, section="Output", metavar="P", ge=0, le=1,
-        help="Minimum share of all samples in the largest cluster of samples that agree by the "
-        "metric; below it, the output has no text.")
+        help="Least share of all samples in the largest cluster; below it, the output has no "
+        "text.")
+    calibration: str | None = flag(
+        None, section="Output", metavar="FILE",
+        help="File of `minrisk calibrate`: adds the probability that the choice is right.")
+    max_error: float | None = flag(
+        None, section="Output", metavar="P", gt=0, lt=1,
+        help="Wanted share of wrong ones among the choices, by the calibration; others have no "
+        "text.")
 
-    def wrap(self, strategy: Strategy, confidence: bool, seed: int = 0) -> Strategy:
-        """The strategy, with these measurements in its rankings."""
-        if confidence:
-            strategy = Confident(strategy, seed=seed)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_error is not None and self.calibration is None:
+            raise InputError(Wording("max_error= needs calibration=, a file of `minrisk "
+                                     "calibrate`"))
+
+    def read_calibration(self) -> Calibration | None:
+        return None if self.calibration is None else read_calibration(self.calibration)
+
+    def wrap(self, strategy: Strategy, confidence: bool, seed: int = 0,
+             calibration: Calibration | None = None) -> Strategy:
+        """The strategy, with these measurements in its rankings; the file was read before."""
+        measured = strategy
+        if confidence or calibration is not None:
+            measured = Confident(measured, seed=seed)
         if self.uncertainty or self.abstain is not None:
-            strategy = Uncertain(strategy, seed=seed)
-        return strategy
+            measured = Uncertain(measured, seed=seed)
+        if calibration is not None:
+            measured = Calibrated(measured, calibration, self.max_error)
+        return measured
 
 
 @dataclass(frozen=True)
@@ -196,8 +218,8 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
 
     def choose(self, strategy: Strategy, config: RunOptions, seed: int) -> Decode:
         """The stage that ranks, with what the output adds to rankings."""
-        return Decode(self.wrap(strategy, self.confidence, seed), config.batch_size,
-                      config.on_error, scores=self.matrix is not None)
+        measured = self.wrap(strategy, self.confidence, seed, self.read_calibration())
+        return Decode(measured, config.batch_size, config.on_error, scores=self.matrix is not None)
 
     def writer(self, output: str | None, strategy: Strategy) -> ChoiceWriter:
         """The writer of what this strategy chooses, to an output of this name."""
@@ -205,18 +227,22 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
         found.check(self)
         return ChoiceWriter(found, self.nbest, self.utilities, self.abstain,
                             confidence=self.confidence, uncertainty=self.uncertainty,
-                            answers=strategy.metric.is_vote)
+                            answers=strategy.metric.is_vote,
+                            calibrated=self.calibration is not None)
 
     @property
     def uses_seed(self) -> bool:
         """Whether what is measured of choices is drawn at random."""
-        return self.confidence or self.uncertainty or self.abstain is not None
+        return (self.confidence or self.uncertainty or self.abstain is not None
+                or self.calibration is not None)
 
     def settings(self, seed: int, writer: ChoiceWriter) -> dict[str, Any]:
         return {"format": writer.format.rendered, "nbest": self.nbest, "utilities": self.utilities,
                 "confidence": self.confidence, "uncertainty": self.uncertainty,
                 "abstain": self.abstain,
-                **({"confidence.seed": seed} if self.confidence else {})}
+                **({"confidence.seed": seed} if self.confidence else {}),
+                **({"calibration": self.calibration, "max_error": self.max_error}
+                   if self.calibration is not None else {})}
 
 
 @dataclass(frozen=True)
@@ -282,6 +308,10 @@ def decode_corpus(
             pair, and the share of the samples without an answer.
         abstain: minimum share of all samples in the largest cluster; below it, a result has no
             text.
+        calibration: file of `minrisk.calibrate`; confidences then have the probability that the
+            choice is right.
+        max_error: largest share of wrong ones among the choices that are given, by the
+            calibration; where a choice is too uncertain for it, a result has no text.
         format: of the output: "json" (unless given) for JSON lines, "text" for lines of text, "csv"
             for CSV with a header, as an output whose name ends in .csv is.
         nbest: number of best hypotheses of each segment to add to the output; as text or CSV, its

@@ -102,6 +102,8 @@ class DecodeKeywords(RunKeywords, StrategyKeywords, total=False):
     oracle: str | None
     uncertainty: bool
     abstain: float | None
+    calibration: FilePath | None
+    max_error: float | None
     confidence: bool
     seed: int
 
@@ -180,6 +182,8 @@ class TranslateKeywords(SampleKeywords, StrategyKeywords, total=False):
     matrix: FilePath | None
     uncertainty: bool
     abstain: float | None
+    calibration: FilePath | None
+    max_error: float | None
     format: Literal["json", "text", "csv"]
     nbest: int | None
     utilities: bool

@@ -38,7 +38,7 @@ class DecodedSegment:
     utility: float | None = None  # its expected score
     answer: str | None = None  # in the text, if the metric extracts answers
     error: str | None = None
-    abstained: bool = False  # the largest cluster of samples is smaller than `abstain`
+    abstained: bool = False  # samples disagree more than `abstain`, or err above `max_error`
     confidence: Confidence | None = None
     uncertainty: Uncertainty | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)  # other fields of the input

@@ -131,12 +131,12 @@ def translate(
         seed: seed of everything that is drawn at random.
         output: file or folder to write, as the command line does.
         options: `weights` of samples as references ("uniform", "logprobs" or
-            "length-normalised"); `confidence`, `uncertainty` and `abstain`, as of
-            `decode_corpus`; of the output `format` ("text", "json" or "csv"), `nbest`, `utilities`
-            and `matrix`; `on_blank`, `input_format`, `reference_samples` and `reference_options`,
-            as of `sample`; `sampling_workers`, the number of workers that sample, on the GPUs,
-            where `workers` is the number that decode; options of a sampler and a strategy that are
-            given by name; and those of the run, as of `decode_corpus`.
+            "length-normalised"); `confidence`, `uncertainty`, `abstain`, `calibration` and
+            `max_error`, as of `decode_corpus`; of the output `format` ("text", "json" or "csv"),
+            `nbest`, `utilities` and `matrix`; `on_blank`, `input_format`, `reference_samples` and
+            `reference_options`, as of `sample`; `sampling_workers`, the number of workers that
+            sample, on the GPUs, where `workers` is the number that decode; options of a sampler and
+            a strategy that are given by name; and those of the run, as of `decode_corpus`.
 
     Returns:
         An iterator of results in input order, each with its `ranking` and `samples`, or its `error`

@@ -1,0 +1,99 @@
+"""`minrisk calibrate`: how probable it is that a choice is right, from choices that are known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import click
+
+from minrisk._core.errors import warn
+from minrisk._core.metric import AnyMetric
+from minrisk._core.options import flag
+from minrisk._core.registry import METRICS
+from minrisk.cli.command import command
+from minrisk.cli.commands import InputOptions
+from minrisk.cli.components import Component, MetricOptions, Names
+from minrisk.cli.execute import QUIET_HELP, apply_quiet
+from minrisk.evaluation.figure import check_figure
+from minrisk.io.files import check_writable
+from minrisk.io.store import check_new
+from minrisk.run.driver import check_files
+from minrisk.tasks.calibrate import CalibrateOptions, report_of
+
+
+@dataclass(frozen=True)
+class GoldMetric(MetricOptions):
+    """A metric that compares texts with gold answers, where they need not be equal to them."""
+
+    metric: str | None = flag(  # type: ignore[assignment]  # none unless it is named
+        None, section="Method", metavar="NAME", registry=METRICS,
+        help="Metric that compares texts with gold answers; unless given, answers are equal to "
+        "them or not. --metric.FIELD sets its fields.")
+
+    @classmethod
+    def named(cls, names: Names) -> Iterator[Component]:
+        if "--metric" in names:
+            yield from super().named(names)
+
+    def made(self) -> AnyMetric | None:
+        return None if self.metric is None else self.make()
+
+
+@dataclass(frozen=True)
+class CalibrateOutput:
+    output: str | None = flag(None, "-o", section="Output", metavar="FILE",
+                              help="File of the calibration, for --calibration of other commands.")
+    overwrite: bool = flag(False, section="Output", help="Replace the file.")
+    format: Literal["text", "json"] = flag(
+        "text", section="Output", help="Format of the report on standard output.")
+    plot: tuple[str, ...] = flag(
+        (), section="Output", metavar="FILE",
+        help="Figure of the map and of the error by the share that is answered: .png, .svg or .pdf "
+        "(minrisk[plot]).")
+    quiet: bool = flag(False, "-q", help=QUIET_HELP)
+
+    def check(self, inputs: InputOptions) -> None:
+        """Raise an InputError for files that cannot be written, before the work begins."""
+        written = [*self.plot, *([] if self.output is None else [self.output])]
+        check_files(inputs.paths(), written=written)
+        for path in self.plot:
+            check_figure(path)
+        if self.output is not None:
+            check_new(self.output, self.overwrite)
+            check_writable(self.output)
+
+
+@command(examples="""\
+  minrisk decode samples.jsonl --metric exact-match --confidence -o best.jsonl
+  minrisk calibrate best.jsonl -o calibration.json --plot calibration.svg
+  minrisk calibrate best.jsonl --gold reference --metric chrf --threshold 60 -o calibration.json
+  minrisk decode more.jsonl --metric exact-match --calibration calibration.json --max-error 0.1""")
+def calibrate(metric: GoldMetric, inputs: InputOptions, options: CalibrateOptions,
+              output: CalibrateOutput) -> None:
+    """Learn how probable it is that a choice is right.
+
+    INPUT is what `decode` or `answer` wrote with --confidence (and --uncertainty, for more
+    signals), with a gold answer, a reference or a verdict in each line. The report says how well
+    each signal tells right from wrong: AUROC, the area under the risk-coverage curve (AURC), and
+    calibration error and Brier score of probabilities that a logistic map of the other half gives.
+    """
+    apply_quiet(output.quiet)
+    output.check(inputs)
+    report = report_of(list(inputs.paths()), options, metric.made())
+    if report.calibration.signature is None:
+        warn("it is not known how these choices were made, so that nobody can check that others "
+             "were made alike; give the file that `minrisk decode -o` wrote, with its .run.json "
+             "beside it")
+    if report.left_out and not output.quiet:
+        click.echo(f"minrisk: left out {report.left_out} segments that failed", err=True)
+    if output.output is not None:
+        report.save(output.output)
+    for path in output.plot:
+        report.plot(path)
+    if output.format == "json":
+        click.echo(json.dumps(report.as_json(), indent=1))
+    else:
+        click.echo(str(report))

@@ -1,0 +1,243 @@
+"""`calibrate` and `minrisk.calibrate`: choices that are known to be right or wrong in, a
+calibration out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minrisk._core.adapters import as_metric
+from minrisk._core.arrays import Floats
+from minrisk._core.calibration import SIGNALS
+from minrisk._core.decoding import MetricLike, make_metric
+from minrisk._core.errors import InputError, Wording, brief
+from minrisk._core.metric import AnyMetric
+from minrisk._core.options import Options, flag
+from minrisk._core.signature import choice_settings, choose_alike, join
+from minrisk.evaluation.calibration import CalibrationReport, calibrated
+from minrisk.evaluation.metric_bias import origin_of
+from minrisk.evaluation.scoring import score
+from minrisk.io.files import text_of
+from minrisk.io.inputs import InputFile
+from minrisk.io.records import error_location
+from minrisk.io.segments import parse, show
+from minrisk.io.text import FilePath
+from minrisk.tasks.corpus import segments_of
+from minrisk.tasks.results import DecodedSegment
+
+GOLD = "gold"
+Results = FilePath | Iterable[DecodedSegment | Mapping[str, Any] | FilePath]
+
+
+@dataclass(frozen=True)
+class CalibrateOptions(Options):
+    """How it is known whether a choice is right, and what is calibrated."""
+
+    gold: str = flag(
+        GOLD, section="Input", metavar="FIELD",
+        help="Field with the gold answer or a reference, or a list of them.")
+    verdict: str | None = flag(
+        None, section="Input", metavar="FIELD",
+        help="Field with a verdict of people instead: true or false.")
+    threshold: float | None = flag(
+        None, section="Method", metavar="T",
+        help="Score of a right choice against the gold answer, at least, or of an error metric at "
+        "most; 1 of a vote, which needs none.")
+    signal: str | None = flag(
+        None, section="Method", metavar="NAME",
+        help="Signal to calibrate, such as confidence.share; the first of those in the manual that "
+        "the input has, unless given.")
+    level: float = flag(
+        0.5, section="Method", metavar="P", gt=0, lt=1,
+        help="Probability with which the error above a threshold is at most that wanted: near 1, "
+        "few data show none.")
+
+
+class _Line(NamedTuple):
+    """A choice, as a line of the output of `decode` has it."""
+
+    where: str
+    fields: Mapping[str, Any]
+    signature: str | None
+
+
+def calibrate(
+    results: Results,
+    *,
+    gold: str | Sequence[Any] = GOLD,
+    verdict: str | Sequence[bool] | None = None,
+    metric: MetricLike | None = None,
+    threshold: float | None = None,
+    signal: str | None = None,
+    level: float = 0.5,
+) -> CalibrationReport:
+    """Calibrate the confidence of choices that are known to be right or wrong.
+
+    Args:
+        results: what `decode_corpus` or `answer` gave, with `confidence=True` and, for more
+            signals, `uncertainty=True`; or files that they wrote, or dicts as their lines.
+        gold: the field with the gold answer or a reference, or a list of them; or the answers
+            themselves, one (or a list) for each result.
+        verdict: instead of a gold answer, the field that says whether a choice is right, or a list
+            of true and false.
+        metric: a metric, its name or class, or a function, by which a text is compared with its
+            gold answer. Unless given, its `answer` (or the whole text, where it has none) must be
+            equal to it, and numbers by their value.
+        threshold: score of a right choice, at least (of an error metric, at most); 1 of a vote
+            unless given.
+        signal: name of the signal that is calibrated; unless given, the first that the results have
+            of those in the guide.
+        level: probability with which the error above a threshold is at most that wanted.
+
+    Returns:
+        The report, whose `calibration` and `save` are for `calibration=` of other calls.
+
+    Raises:
+        InputError: if results are too few, all right or all wrong, or lack what is named.
+
+    >>> import minrisk
+    >>> corpus = [{"samples": ["7"] * n + ["8"] * (16 - n), "gold": "7"} for n in range(3, 16)] * 2
+    >>> results = minrisk.decode_corpus(corpus, metric="exact-match", confidence=True)
+    >>> found = calibrate(results)
+    >>> round(found.right, 2), found.calibration.signal
+    (0.62, 'confidence.probability')
+    """
+    columns = {name: value for name, value in (("gold", gold), ("verdict", verdict))
+               if value is not None and not isinstance(value, str)}
+    named = {name: value for name, value in (("gold", gold), ("verdict", verdict))
+             if isinstance(value, str)}
+    options = CalibrateOptions(threshold=threshold, signal=signal, level=level, **named)
+    return report_of(results, options, None if metric is None else as_metric(metric), **columns)
+
+
+def report_of(results: Results, options: CalibrateOptions, metric: AnyMetric | None,
+              gold: Sequence[Any] | None = None,
+              verdict: Sequence[Any] | None = None) -> CalibrationReport:
+    """The calibration of results; gold answers and verdicts are in them unless given."""
+    lines = list(_lines(results))
+    for given, name in ((gold, "gold"), (verdict, "verdict")):
+        if given is not None and len(given) != len(lines):
+            raise InputError(f"{name} has {len(given)} values, and there are {len(lines)} results; "
+                             "wanted one for each")
+    kept = [place for place, line in enumerate(lines) if line.fields.get("error") is None]
+    chosen = [lines[place] for place in kept]
+    if verdict is None and options.verdict is not None:
+        verdict = [line.fields.get(options.verdict) for line in lines]
+    if verdict is not None:
+        right = [_verdict(line, verdict[place]) for line, place in zip(chosen, kept, strict=True)]
+    else:
+        golds = [line.fields.get(options.gold) for line in lines] if gold is None else gold
+        wanted = [_golds(line, golds[place], options.gold)
+                  for line, place in zip(chosen, kept, strict=True)]
+        right = _are_right(chosen, wanted, metric, options.threshold)
+    columns = {name: np.array([_signal(line, name) for line in chosen], np.float64)
+               for name in SIGNALS}
+    return calibrated(columns, np.array(right, bool), options.signal, options.level,
+                      _signature(chosen), len(lines) - len(chosen))
+
+
+def _lines(results: Results) -> Iterator[_Line]:
+    corpus = segments_of(results)
+    for file in corpus.files:
+        yield from _lines_of(file)
+    for place, given in enumerate(corpus.objects):
+        where = f"result {place}"
+        if isinstance(given, DecodedSegment):
+            yield _Line(where, _fields_of(given),
+                        None if given.error is not None else given.ranking.signature)
+        elif isinstance(given, Mapping):
+            yield _Line(where, given, given.get("signature"))
+        else:
+            raise InputError(f"{where}: found {brief(given)}, wanted what minrisk.decode_corpus "
+                             "gives, or the fields of a line that it wrote")
+
+
+def _lines_of(file: InputFile) -> Iterator[_Line]:
+    source, origin = file.open(), origin_of(file.location)
+    signature = None if origin is None else _signature_of(origin)
+    for line in source:
+        if line.strip():
+            with error_location(source.where):
+                fields = parse(text_of(line, source.number), "give what `minrisk decode` wrote")
+            yield _Line(source.where, fields, signature)
+
+
+def _signature_of(settings: Mapping[str, Any]) -> str:
+    """The signature of the choices of a run, by its settings."""
+    return join({name: tuple(value) if isinstance(value, list) else value
+                 for name, value in choice_settings(settings).items()})
+
+
+def _fields_of(found: DecodedSegment) -> dict[str, Any]:
+    measured = {name: asdict(part) for name, part in (
+        ("confidence", found.confidence), ("uncertainty", found.uncertainty)) if part is not None}
+    choice = {"text": found.text, "utility": found.utility, "error": found.error,
+              "abstained": found.abstained}
+    return {**found.fields, **choice, **found.details, **measured}
+
+
+def _signature(lines: Sequence[_Line]) -> str | None:
+    """How all of the choices were made, if that is known."""
+    found = next((line.signature for line in lines if line.signature is not None), None)
+    for line in lines:
+        if found is not None and line.signature is not None and not choose_alike(
+                found, line.signature):
+            raise InputError(f"{line.where}: found a choice by {line.signature} among those by "
+                             f"{found}; calibrate each by itself")
+    return found
+
+
+def _signal(line: _Line, name: str) -> float:
+    found: Any = line.fields
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    if found is None:
+        return np.nan
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise InputError(f"{line.where}: found {name} {show(found)}, wanted a number")
+    return float(found)
+
+
+def _verdict(line: _Line, found: Any) -> bool:
+    if found not in (0, 1):
+        raise InputError(f"{line.where}: found the verdict {show(found)}, wanted true or false")
+    return bool(found)
+
+
+def _golds(line: _Line, found: Any, name: str) -> list[str]:
+    values = found if isinstance(found, list | tuple) else [found]
+    if not values or not all(isinstance(value, str | int | float) for value in values):
+        raise InputError(Wording("{where}: found {name} {found}, wanted the gold answer or a list "
+                                 "of them; name another field as gold=, or the one with verdicts "
+                                 "as verdict=", where=line.where, name=name, found=show(found)))
+    return [str(value) for value in values]
+
+
+def _are_right(lines: Sequence[_Line], golds: Sequence[list[str]], metric: AnyMetric | None,
+               threshold: float | None) -> list[bool]:
+    for line in lines:
+        if line.fields.get("abstained"):
+            raise InputError(Wording("{where}: abstained, so that its text is not there to be "
+                                     "compared; decode without abstain= and max_error=",
+                                     where=line.where))
+    if metric is not None and not metric.is_vote and threshold is None:
+        raise InputError(Wording("metric {metric!r} says how good a choice is, not whether it is "
+                                 "right; give the score of a right one as threshold=",
+                                 metric=metric.name))
+    answers = [line.fields["answer" if metric is None and "answer" in line.fields else "text"]
+               for line in lines]
+    if not lines:
+        return []
+    chosen = make_metric("exact-match", numbers=True) if metric is None else metric
+    scores = score([answer or "" for answer in answers], golds, metric=chosen).sentences
+    found = _above(scores, chosen, 1.0 if threshold is None else threshold)
+    return [bool(answer) and is_right
+            for answer, is_right in zip(answers, found.tolist(), strict=True)]
+
+
+def _above(scores: Floats, metric: AnyMetric, threshold: float) -> Any:
+    return -scores <= threshold if metric.is_error else scores >= threshold
