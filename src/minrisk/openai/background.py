@@ -93,9 +93,9 @@ def _result(future: Future[R]) -> R | MinriskError:
 def _finished(done: SimpleQueue[Done[T, R]]) -> Iterator[tuple[T, R]]:
     """The successful results that are available without waiting."""
     while not done.empty():
-        found = done.get()
-        if isinstance(found, tuple) and not found[1].exception():
-            yield found[0], found[1].result()
+        finished = done.get()
+        if isinstance(finished, tuple) and not finished[1].exception():
+            yield finished[0], finished[1].result()
 
 
 @contextmanager

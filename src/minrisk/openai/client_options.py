@@ -72,12 +72,12 @@ def warn_in(call: Callable[[Callback], None]) -> Callable[[str], None]:
 
 def server_address(endpoint: str | None, name: str) -> str:
     """The given address or that of the environment; `name` is the owner, for messages."""
-    found = os.environ.get(ADDRESS, "").strip() if endpoint is None else endpoint
-    if endpoint is None and not found:
+    address = os.environ.get(ADDRESS, "").strip() if endpoint is None else endpoint
+    if endpoint is None and not address:
         raise InputError(f"{name}: endpoint must be the address of a server, such as "
                          f"http://localhost:8000/v1; give it, or set {ADDRESS}")
-    _check_address(found)
-    return found
+    _check_address(address)
+    return address
 
 
 def server_key(variable: str = KEY) -> str | None:
@@ -108,10 +108,10 @@ def _check_address(endpoint: str) -> None:
 def further_fields(extra: str | None) -> dict[str, Any]:
     """The request fields in the option `extra`, a JSON object."""
     try:
-        found = json.loads(extra or "{}")
+        fields = json.loads(extra or "{}")
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        fields = None
+    if not isinstance(fields, dict):
         raise InputError(f"extra {extra!r:.60}; wanted a JSON object, such as "
                          '{"min_p": 0.1}')
-    return found
+    return fields

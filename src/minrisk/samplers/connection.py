@@ -31,8 +31,8 @@ class EarlyStop:
 
     def answer(self, choice: Choice) -> str | None:
         """The answer as `exact-match` compares it; None for an incomplete text."""
-        found = find_answer(self.pattern, choice.text or "")
-        return None if found is None or choice.is_incomplete else " ".join(found.split())
+        answer = find_answer(self.pattern, choice.text or "")
+        return None if answer is None or choice.is_incomplete else " ".join(answer.split())
 
 
 class Connection:
@@ -130,6 +130,6 @@ def _no_text(missing: Counter[str], limit: str) -> str:
 
 
 def _list(missing: Counter[str]) -> str:
-    found = missing.most_common()
-    return Wording(", ".join(f"{count} {{problem{i}}}" for i, (_, count) in enumerate(found)),
-                   **{f"problem{i}": problem for i, (problem, _) in enumerate(found)})
+    reasons = missing.most_common()
+    return Wording(", ".join(f"{count} {{problem{i}}}" for i, (_, count) in enumerate(reasons)),
+                   **{f"problem{i}": problem for i, (problem, _) in enumerate(reasons)})

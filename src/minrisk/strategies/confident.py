@@ -213,6 +213,6 @@ def _share_of_wins(drawn: Floats, same: Ints) -> float:
 @lru_cache(maxsize=4)
 def _normal(seed: int, draws: int) -> Floats:
     """(20, draws) normal variables, shared by all segments."""
-    found = np.random.default_rng(seed).standard_normal((MAX_CONTENDERS, draws))
-    found.flags.writeable = False
-    return found
+    normal = np.random.default_rng(seed).standard_normal((MAX_CONTENDERS, draws))
+    normal.flags.writeable = False
+    return normal

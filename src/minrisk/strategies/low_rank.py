@@ -132,8 +132,8 @@ def _random_references(blocks: int, count: int, size: int, rng: np.random.Genera
 
 def _scores(pool: Pool[Any], rows: Ints, columns: Ints) -> Floats:
     """(K, h, s) the known scores; NaN for the padding of a block."""
-    found = np.full((*rows.shape, columns.shape[1]), np.nan)
+    scores = np.full((*rows.shape, columns.shape[1]), np.nan)
     for block, own in enumerate(rows):
         real = own >= 0
-        found[block, real] = pool.keep(own[real]).scores(columns[block])
-    return found
+        scores[block, real] = pool.keep(own[real]).scores(columns[block])
+    return scores

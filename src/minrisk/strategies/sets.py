@@ -203,8 +203,8 @@ class Cluster(Options):
         If the similarity is a vote, hypotheses without an answer are in no cluster; if none has an
         answer, all are kept.
         """
-        found = clusters(ranking, pool, self.threshold, not pool.metric.ignores_references)
+        grouped = clusters(ranking, pool, self.threshold, not pool.metric.ignores_references)
         _, inverse = pool.distinct_hypotheses()
-        heaviest = Ranking.of(found.mass).best if found.mass.size else -1
-        rows = found.rows[found.labels == heaviest]
+        heaviest = Ranking.of(grouped.mass).best if grouped.mass.size else -1
+        rows = grouped.rows[grouped.labels == heaviest]
         return np.flatnonzero(np.isin(inverse, inverse[rows]))

@@ -179,10 +179,10 @@ class Judge(ClientOptions, Metric[Objects]):
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
         """(H, R) one request for each pair whose score is not cached."""
         template, text = self.prompt or templates.PAIR, _text(source)
-        found = self._ask([  # grouped by reference, for servers with prefix caching
+        scores = self._ask([  # grouped by reference, for servers with prefix caching
             self._question(template, text, hyp, self._scale.read, reference=ref)
             for ref, hyp in product(refs, hyps)])
-        return np.reshape(found, (len(refs), len(hyps))).T
+        return np.reshape(scores, (len(refs), len(hyps))).T
 
     def quality(self, hyps: Objects, source: Objects | None) -> Floats:
         """(H,) one request for each hypothesis."""

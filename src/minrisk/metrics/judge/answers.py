@@ -42,13 +42,13 @@ class Scale:
 
     def read(self, choice: Choice) -> float:
         """The expected score if token probabilities are known, else the score in the answer."""
-        found = self.pattern.search(choice.text or "")
-        written = _number(found and _group(found))
-        if found is None or not self.lowest <= written <= self.highest:
+        match = self.pattern.search(choice.text or "")
+        written = _number(match and _group(match))
+        if match is None or not self.lowest <= written <= self.highest:
             raise InputError(f"the judge answered {shown(choice)}, wanted a score from "
                              f"{self.lowest} to {self.highest}; check the prompt, the pattern "
                              "`answer`, and max_tokens")
-        expected = self._expected(choice, found) if self.is_of_digits else None
+        expected = self._expected(choice, match) if self.is_of_digits else None
         return written if expected is None else expected
 
     def _expected(self, choice: Choice, found: re.Match[str]) -> float | None:
@@ -75,8 +75,8 @@ def candidate_grammar(count: int) -> str:
 def read_candidate(choice: Choice, count: int) -> float:
     """The number, from 1, of the candidate that an answer names."""
     text = choice.text or ""
-    found = _NAMED.search(text) or _NUMBER.fullmatch(text)
-    number = int(found[1]) if found and len(found[1]) < 9 else 0
+    match = _NAMED.search(text) or _NUMBER.fullmatch(text)
+    number = int(match[1]) if match and len(match[1]) < 9 else 0
     if not 1 <= number <= count:
         raise InputError(f"the judge answered {shown(choice)}, wanted the number of one of "
                          f"{count} candidates, such as 'Response 1'")

@@ -21,13 +21,13 @@ class AnswerCache:
         self._cache = SqliteCache(path, _TABLE)
 
     def find(self, questions: Sequence[bytes]) -> dict[bytes, float]:
-        found: dict[bytes, float] = {}
+        answers: dict[bytes, float] = {}
         for some in chunks(questions):
             rows = self._cache.read("SELECT question, value FROM answers WHERE question IN "
                                     f"({','.join('?' * len(some))})", some)
-            found |= {question: value for question, value in rows
-                      if isinstance(value, float) and math.isfinite(value)}
-        return found
+            answers |= {question: value for question, value in rows
+                        if isinstance(value, float) and math.isfinite(value)}
+        return answers
 
     def add(self, question: bytes, value: float) -> None:
         """Written immediately, so that an interrupt does not lose answers that were paid for."""

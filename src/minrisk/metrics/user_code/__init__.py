@@ -95,18 +95,18 @@ def as_scores(values: Sequence[Any], count: int, name: str, error: bool) -> Floa
     if len(values) != count:
         raise InputError(f"{name}: expected {count} scores (one per pair, in order), got "
                          f"{len(values)}")
-    found = np.array([finite_number(value, name) for value in values], dtype=np.float64)
-    return -found if error else found
+    scores = np.array([finite_number(value, name) for value in values], dtype=np.float64)
+    return -scores if error else scores
 
 
 def finite_number(value: Any, name: str) -> float:
     try:
-        found = float(value)
+        number = float(value)
     except (TypeError, ValueError, OverflowError):
-        found = math.nan
-    if isinstance(value, str) or not math.isfinite(found):
+        number = math.nan
+    if isinstance(value, str) or not math.isfinite(number):
         raise InputError(f"{name}: expected a finite number, got {value!r:.80}")
-    return found
+    return number
 
 
 @dataclass(frozen=True)

@@ -151,11 +151,11 @@ class _Process:
     def answer(self, timeout: float) -> str | None:
         """The next answer, or None at the end; raises queue.Empty after the timeout."""
         start = time.monotonic()
-        found = self._answers.get(timeout=timeout)
+        answer = self._answers.get(timeout=timeout)
         if self._has_answered:  # the first answer may include loading a model
             self._slowest = max(self._slowest, time.monotonic() - start)
         self._has_answered = True
-        return found
+        return answer
 
     def surplus(self, settle: bool) -> str | None:
         """A surplus line, if there is one.
@@ -166,12 +166,12 @@ class _Process:
         is_first, self._has_settled = settle and not self._has_settled, self._has_settled or settle
         wait_seconds = max(_SETTLE_SECONDS, 2 * self._slowest) if is_first else 0.0
         try:
-            found = self._answers.get(wait_seconds > 0, wait_seconds)
+            line = self._answers.get(wait_seconds > 0, wait_seconds)
         except Empty:
             return None
-        if found is None:
+        if line is None:
             self._answers.put(None)  # keep the end marker for later calls
-        return found
+        return line
 
     def stop(self) -> None:
         with suppress(ProcessLookupError):  # safe: its id is not reused before `wait`
@@ -263,8 +263,8 @@ class Command(PairwiseMetric):
         names = _BY_SOURCE if self.by_source else _FIELDS
         lines = [json.dumps(dict(zip(names, own, strict=False))) for own in arguments]
         answers = _program(self, os.getpid()).ask(lines)
-        found = [self._score(answer) for answer in answers]
-        return as_scores(found, len(arguments), self.command, self.error)
+        scores = [self._score(answer) for answer in answers]
+        return as_scores(scores, len(arguments), self.command, self.error)
 
     def fingerprint(self) -> str:
         """A digest of the program and of the files among its arguments."""
@@ -277,11 +277,11 @@ class Command(PairwiseMetric):
 
     def _score(self, answer: str) -> Any:
         try:
-            found = json.loads(answer)
+            value = json.loads(answer)
         except (ValueError, RecursionError):
             raise InputError(f'{self.command}: expected a number or {{"score": number}} per line, '
                              f"got {answer!r:.80}") from None
-        return found.get("score") if isinstance(found, dict) else found
+        return value.get("score") if isinstance(value, dict) else value
 
 
 @cache

@@ -73,9 +73,9 @@ class Python(PairwiseMetric):
 
     def _scores(self, arguments: Sequence[tuple[str, ...]]) -> Floats:
         with foreign_code(f"{self.function} failed"):
-            found = (self._call_with_lists(arguments) if self.lists
-                     else [self._callable(*own) for own in arguments])
-            return as_scores(found, len(arguments), self.function, self.error)
+            values = (self._call_with_lists(arguments) if self.lists
+                      else [self._callable(*own) for own in arguments])
+            return as_scores(values, len(arguments), self.function, self.error)
 
     def fingerprint(self) -> str:
         """A digest of the named module and of the one that defines the function."""
@@ -104,12 +104,12 @@ def _imported(name: str) -> Any:
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise InputError(f"python: function must be 'package.module:function'; got {name!r}")
-    found: Any = _module(module, name)
+    value: Any = _module(module, name)
     for part in attribute.split("."):
-        found = getattr(found, part, None)
-    if not callable(found):
+        value = getattr(value, part, None)
+    if not callable(value):
         raise InputError(f"python: module {module!r} has no function {attribute!r}")
-    return found
+    return value
 
 
 def _module(name: str, function: str) -> Any:

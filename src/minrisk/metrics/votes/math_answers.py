@@ -78,16 +78,16 @@ def _power_of_ten(number: re.Match[str]) -> str:
 
 def _boxed(text: str) -> str | None:
     """The content of the last box that is closed and not empty."""
-    found: str | None = None
+    content: str | None = None
     opened: list[tuple[int, bool]] = []  # start of the content of braces, and whether it is a box
     for match in _BRACES.finditer(text):
         if match[0] == "}" and opened:
             start, is_box = opened.pop()
             if is_box and text[start:match.start()].strip():
-                found = text[start:match.start()]
+                content = text[start:match.start()]
         elif match[0].endswith("{") and match[0] != "\\{":
             opened.append((match.end(), match[0] != "{"))
-    return found
+    return content
 
 
 def _announced(text: str) -> str | None:
@@ -111,17 +111,17 @@ def _formula_in(phrase: str) -> str | None:
     bare = _WORDS.sub(" ", phrase).strip()
     if is_formula(bare):
         return _canonical(bare)
-    found = {*map(_canonical, _expressions(_WORDS.sub(r" \1 ", phrase)))}
-    return found.pop() if len(found) == 1 else None
+    formulas = {*map(_canonical, _expressions(_WORDS.sub(r" \1 ", phrase)))}
+    return formulas.pop() if len(formulas) == 1 else None
 
 
 def _expressions(text: str) -> Iterator[str]:
     place = 0
     while match := _EXPRESSION.search(text, place):
-        found = match[match.lastindex or 0]
-        is_one = is_formula(found)  # excludes words between the $ of two prices
+        expression = match[match.lastindex or 0]
+        is_one = is_formula(expression)  # excludes words between the $ of two prices
         if is_one:
-            yield found
+            yield expression
         place = match.end() if is_one else match.start() + 1
 
 

@@ -150,12 +150,12 @@ class _ScoreTable:
     def find(self, keys: _Keys) -> Floats:
         """(H, R) cached scores, NaN if there is none."""
         columns = {ref: column for column, ref in enumerate(keys.refs)}
-        found = np.full((len(keys.hyps), len(keys.refs)), np.nan)
+        scores = np.full((len(keys.hyps), len(keys.refs)), np.nan)
         for row, hyp in enumerate(keys.hyps):
             for ref, score in self._query(keys, hyp):
                 if isinstance(score, float) and math.isfinite(score):  # skip corrupt rows
-                    found[row, columns[ref]] = score
-        return found
+                    scores[row, columns[ref]] = score
+        return scores
 
     def add(self, keys: _Keys, scores: Floats) -> None:
         new = ((keys.metric, keys.source, hyp, ref, score)

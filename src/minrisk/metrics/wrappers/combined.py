@@ -106,10 +106,10 @@ class Combined(DerivedMetric[_CombinedFeatures]):
     @property
     def traits(self) -> Traits:
         """Sums average references if all of the metrics do; products do not."""
-        found = Traits.combined(self.metrics)
-        return replace(found, abilities=Ability.NONE if self.by == "product" else found.abilities,
-                       is_error=found.is_error and self.by == "score" and min(self.weights) > 0,
-                       compares_hypotheses=self._is_relative or found.compares_hypotheses)
+        traits = Traits.combined(self.metrics)
+        return replace(traits, abilities=Ability.NONE if self.by == "product" else traits.abilities,
+                       is_error=traits.is_error and self.by == "score" and min(self.weights) > 0,
+                       compares_hypotheses=self._is_relative or traits.compares_hypotheses)
 
     @property
     def _is_relative(self) -> bool:
@@ -120,13 +120,13 @@ class Combined(DerivedMetric[_CombinedFeatures]):
         return _CombinedFeatures(tuple(metric.features(texts) for metric in self.metrics))
 
     def segment_features(self, segment: Segment, texts: Sequence[str]) -> _CombinedFeatures:
-        found = tuple(metric.segment_features(segment, texts) for metric in self.metrics)
+        features = tuple(metric.segment_features(segment, texts) for metric in self.metrics)
         if not self._is_relative:
-            return _CombinedFeatures(found)
+            return _CombinedFeatures(features)
         compared = segment.outcomes if self.compares_outcomes and segment.outcomes else segment
         rows = {text: row for row, text in enumerate(texts)}
         hyps = np.array([rows[text] for text in dict.fromkeys(compared.hypotheses)])
-        return _CombinedFeatures(found, tuple(part[hyps] for part in found))
+        return _CombinedFeatures(features, tuple(part[hyps] for part in features))
 
     def as_given(self, refs: _CombinedFeatures) -> _CombinedFeatures:
         parts = zip(self.metrics, refs.features, strict=True)
@@ -184,13 +184,13 @@ class Combined(DerivedMetric[_CombinedFeatures]):
 
         They are relative to the pool, or to these hypotheses if there is no pool.
         """
-        found = judge(hyps, *given)
+        values = judge(hyps, *given)
         if not self._is_relative:
-            return found
-        whole = found if pool is None or len(pool) == len(hyps) else judge(pool, *given)
+            return values
+        whole = values if pool is None or len(pool) == len(hyps) else judge(pool, *given)
         if self.by in ("rank", "utility-rank"):
-            return _rank_shares(found, whole)
-        return _scaled(found, whole, self.by == "z-score")
+            return _rank_shares(values, whole)
+        return _scaled(values, whole, self.by == "z-score")
 
     def _parts(self, hyps: _CombinedFeatures, refs: _CombinedFeatures,
                source: _CombinedFeatures | None) -> Any:
@@ -337,6 +337,6 @@ class Cutoff(WrapperMetric):
 
     def scores(self, hyps: Any, refs: Any, source: Any = None) -> Floats:
         """(H, R)"""
-        found = self.metric.scores(hyps, refs, source)
-        result: Floats = np.where(found >= self.threshold, found, self.below or 0.0)
+        scores = self.metric.scores(hyps, refs, source)
+        result: Floats = np.where(scores >= self.threshold, scores, self.below or 0.0)
         return result

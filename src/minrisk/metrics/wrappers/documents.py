@@ -151,8 +151,8 @@ def sentences(text: str, lines: bool = False) -> list[str]:
     ['今日は晴れ。', '明日は雨。']
     """
     parts = text.split("\n") if lines else _parts(text)
-    found = [part.strip() for part in parts if part.strip()]
-    return found or [""]
+    stripped = [part.strip() for part in parts if part.strip()]
+    return stripped or [""]
 
 
 def _parts(text: str) -> Iterator[str]:
