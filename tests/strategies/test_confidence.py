@@ -297,10 +297,52 @@ def test_decode_tells_how_sure_it_is(tmp_path):
     first, second = run("decode", path, "--confidence").records
     assert first["confidence"]["margin"] > 0
     assert first["confidence"]["probability"] > 0.5
-    assert second["confidence"] == {"margin": None, "probability": 1.0}
+    assert second["confidence"] == {"margin": None, "probability": 1.0, "gain": 0.0}
     assert "confidence" not in run("decode", path).records[0]
     assert run("decode", path, "--confidence", "--format", "text").code == 2
     alone = write(tmp_path / "alone.jsonl", {"samples": ["a b", "a c"], "references": ["a"]})
     [line] = run("decode", alone, "--confidence").records
     assert line["confidence"]["probability"] is None
     assert line["confidence"]["reason"]
+
+
+@pytest.mark.parametrize("metric", ["chrf", "exact-match", "ter"])
+@pytest.mark.parametrize("weights", [None, [1, 2, 3, 1]])
+def test_the_gain_is_over_what_a_random_sample_is_worth(metric, weights):
+    strategy = minrisk.Uncertain(minrisk.Confident(minrisk.Standard(metric)))
+    samples = ["the cat sat", "a cat sat", "the cat sat", "dogs"]
+    found = minrisk.decode(samples, weights=weights, counts=[1, 2, 1, 3], strategy=strategy)
+    assert_close(found.confidence.gain, found.utility.max() - found.uncertainty.utility)
+
+
+def test_there_is_no_gain_where_a_stage_left_utilities_out():
+    strategy = minrisk.Confident(minrisk.make_strategy("aggregate-to-fine", keep=1))
+    assert minrisk.decode(["a b", "a c", "d"], strategy=strategy).confidence.gain is None
+
+
+def test_the_model_is_as_sure_as_the_tokens_of_the_samples_with_the_answer():
+    strategy = minrisk.Confident(minrisk.Standard(minrisk.ExactMatch(r"\d")))
+    given = {"logprobs": [-2, -8, -1, -3], "lengths": [2, 4, 1, 3], "counts": [1, 3, 1, 1]}
+    found = minrisk.decode(["it is 7", "7", "8", "?"], strategy=strategy, **given).confidence
+    assert_close(found.logprob, -(1 + 3 * 2) / 4)
+    assert_close(found.share, 4 / 6)
+    assert_close(found.cocoa, (1 + 3 * 2) / 4 * (1 - 4 / 6))
+
+
+def test_cocoa_is_the_doubt_of_the_model_times_the_disagreement_of_the_samples():
+    strategy, texts = minrisk.Confident(minrisk.Standard("chrf")), ["the cat sat", "a cat", "dogs"]
+    ranking = minrisk.decode(texts, logprobs=[-6, -2, -2], lengths=[3, 2, 1], strategy=strategy)
+    assert (ranking.text, ranking.confidence.logprob) == ("the cat sat", -2)
+    chrf = minrisk.ChrF()
+    scores = chrf.scores(chrf.features([ranking.text]), chrf.features(texts)) / 100
+    assert_close(ranking.confidence.cocoa, 2 * (1 - scores.mean()))
+    agreed = minrisk.decode(["a", "a"], logprobs=[-1, -1], strategy=strategy).confidence
+    assert (agreed.logprob, agreed.cocoa) == (-1, 0)
+
+
+@pytest.mark.parametrize("given", [{}, {"logprobs": [-1, -2], "references": ["a", "c"]}])
+def test_where_something_is_not_known_there_is_no_cocoa(given):
+    strategy = minrisk.Confident(minrisk.Standard("chrf"))
+    found = minrisk.decode(["b a", "a b"], strategy=strategy, **given).confidence
+    assert found.cocoa is None
+    assert (found.logprob is None) == ("logprobs" not in given)

@@ -63,6 +63,9 @@ SIGNALS = {signal.name: signal for signal in (
     Signal("uncertainty.clusters", is_doubt=True),
     Signal("uncertainty.unanswered", is_share=True, is_doubt=True),
     Signal("confidence.margin"),
+    Signal("confidence.gain"),
+    Signal("confidence.cocoa", is_doubt=True),
+    Signal("confidence.logprob"),
     Signal("utility"),
 )}
 

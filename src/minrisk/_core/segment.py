@@ -159,6 +159,10 @@ class Confidence:
         share: in a vote, the share of all samples that give this answer.
         interval: in a vote, the 95% interval of the probability of this answer.
         reason: why there is no probability.
+        gain: utility of the choice minus that of a random sample.
+        logprob: mean log-probability of a token of the choice, or of the samples with its answer.
+        cocoa: -logprob times the disagreement of the references with the choice, from 0 to 1
+            (Vashurin et al. 2025): large where the choice is uncertain.
         calibrated: probability that the choice is right, by a calibration.
 
     >>> Confidence(margin=2.5, probability=0.9).probability
@@ -170,6 +174,9 @@ class Confidence:
     share: float | None = None
     interval: tuple[float, float] | None = None
     reason: str | None = None
+    gain: float | None = None
+    logprob: float | None = None
+    cocoa: float | None = None
     calibrated: float | None = None
 
 

@@ -180,8 +180,8 @@ def confidence_fields(found: Confidence) -> dict[str, Any]:
                               "probability": finite_or_none(found.probability)}
     if found.share is not None:
         fields |= {"share": found.share, "interval": found.interval}
-    if found.calibrated is not None:
-        fields["calibrated"] = found.calibrated
+    fields |= {name: value for name in ("gain", "logprob", "cocoa", "calibrated")
+               if (value := getattr(found, name)) is not None}
     return fields if found.reason is None else fields | {"reason": found.reason}
 
 

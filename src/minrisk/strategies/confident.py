@@ -14,12 +14,13 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.pool import Pool
-from minrisk._core.segment import TIE, Confidence, Ranking
+from minrisk._core.segment import TIE, Confidence, Ranking, Segment
 from minrisk._core.strategy import (
     ScoreSource,
     Strategy,
@@ -76,13 +77,19 @@ class Confident(MeasuringStrategy):
         if source is None:
             reason = (f"the utilities of {last_stage(self.strategy).name!r} are not declared to be "
                       "means of scores over the references")
+        agreement = np.nan
         if source is None or reason is not None:
             confidence = Confidence(margin, np.nan, reason=reason)
         elif pool.metric.is_vote:
             answers = rows[choices[rows] >= 0]
             confidence = self._of_vote(margin, pool.keep(answers), source)
+            agreement = np.nan if confidence.share is None else confidence.share
         else:
-            confidence = self._of_utilities(margin, pool.keep(rows), source)
+            confidence, agreement = self._of_utilities(margin, pool.keep(rows), source)
+        logprob = _token_logprob(pool.segment, choices == choices[ranking.best])
+        confidence = replace(confidence, gain=_gain(ranking, pool.segment), logprob=logprob,
+                             cocoa=None if logprob is None or np.isnan(agreement)
+                             else max(0.0, -logprob * (1 - agreement)))
         return replace(ranking, confidence=confidence, pairs=ranking.pairs + pool.tally.pairs)
 
     @lazy
@@ -90,7 +97,8 @@ class Confident(MeasuringStrategy):
         return score_source(self.strategy)
 
     def _of_utilities(self, margin: float, contenders: Pool[Any],
-                      source: ScoreSource) -> Confidence:
+                      source: ScoreSource) -> tuple[Confidence, float]:
+        """The confidence, and how far all references agree with the choice."""
         columns, mass = contenders.distinct_references()
         scores = source.reference_scores(contenders, columns)
         mean, deviations, scale = _utilities(scores, mass, _own_shares(contenders, columns, mass),
@@ -99,7 +107,8 @@ class Confident(MeasuringStrategy):
         # the symmetric root is unique; eigenvectors are not, and differ between CPUs
         root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
         drawn = mean[:, None] + root @ _normal(self.seed, self.resamples)[:mean.size]
-        return Confidence(margin, _share_of_wins(drawn, _same_as_first(scores)))
+        found = Confidence(margin, _share_of_wins(drawn, _same_as_first(scores)))
+        return found, _agreement(contenders, scores, columns, mass)
 
     def _of_vote(self, margin: float, answers: Pool[Any], source: ScoreSource) -> Confidence:
         columns, mass = answers.distinct_references()
@@ -116,6 +125,35 @@ class Confident(MeasuringStrategy):
         rivals = np.maximum(drawn[:, 1:].max(axis=1, initial=0), unseen)
         return Confidence(margin, float(np.mean(drawn[:, 0] >= rivals)), float(shares[0]),
                           share_interval(float(shares[0]), number, is_own))
+
+
+def _gain(ranking: Ranking, segment: Segment) -> float | None:
+    """The utility of the choice minus that of a random sample; None if some have no utility."""
+    if not np.isfinite(ranking.utility).all():
+        return None
+    own = segment.self_columns
+    mass = segment.counts / segment.counts.sum() if own is None else (
+        segment.counts * segment.weights[own])
+    return float(ranking.utility[ranking.best] - ranking.utility @ mass)
+
+
+def _token_logprob(segment: Segment, same: npt.NDArray[np.bool_]) -> float | None:
+    """The mean log-probability of a token, over the samples that are the same choice."""
+    if segment.logprobs is None or not np.isfinite(segment.logprobs[same]).all():
+        return None
+    lengths = (np.array([len(text) for text in segment.hypotheses]) if segment.lengths is None
+               else segment.lengths)
+    per_token = segment.logprobs / np.maximum(lengths, 1)
+    return float(np.average(per_token[same], weights=segment.counts[same]))
+
+
+def _agreement(contenders: Pool[Any], scores: Floats, columns: Ints, mass: Floats) -> float:
+    """The mean agreement of the references with the first hypothesis; NaN if it is none of them."""
+    own = np.flatnonzero(contenders.ref_rows[columns] == contenders.hyp_rows[0])
+    if not own.size:
+        return np.nan
+    agreement = contenders.metric.agreement(scores, np.full(columns.size, scores[0, own[0]]))
+    return float(np.clip(agreement[0], 0, 1) @ mass)
 
 
 def share_interval(share: float, number: float, is_own: bool = True) -> tuple[float, float]:
