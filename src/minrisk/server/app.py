@@ -1,4 +1,4 @@
-"""The server: its routes, and the steps from a request to its completion."""
+"""The HTTP routes of the server, and how a request becomes a completion."""
 
 from __future__ import annotations
 
@@ -65,22 +65,22 @@ from minrisk.server.sampling import (
 )
 from minrisk.server.settings import Settings
 
-_OPEN_ROUTES = ("/health", "/ready")  # these need no key
+_OPEN_ROUTES = ("/health", "/ready")  # served without an API key
 _STREAM_HEADERS = {"content-type": "text/event-stream; charset=utf-8",
                    "cache-control": "no-cache", "x-accel-buffering": "no"}
 _PAGE_HEADERS = {"cache-control": "no-store", "content-security-policy": "frame-ancestors 'none'"}
 _ID = re.compile(r"[\x21-\x7e]{1,128}")
-_FIRST_ERROR = 400  # statuses from here on
-_LAST_WORDS = 1.0  # seconds to tell clients that the server stops
+_FIRST_ERROR = 400  # lowest HTTP status that is an error
+_SHUTDOWN_REPLIES = 1.0  # seconds to tell clients that the server is shutting down
 _LOGGED = ("distinct", "confidence", "abstained", "passed_through", "judge_usage", "signature")
-_trace: ContextVar[Trace] = ContextVar("trace")  # of the current request, from the middleware
+_trace: ContextVar[Trace] = ContextVar("trace")  # of the current request; set by the middleware
 
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Server:
-    """Answers OpenAI's protocol with the best of the samples of a backend."""
+    """An OpenAI-compatible server that answers with the best of a backend's samples."""
 
     def __init__(self, backend: Backend, settings: Settings, limit: SampleLimit,
                  recorder: Recorder | None = None,
@@ -91,12 +91,12 @@ class Server:
         self._recorder = recorder
         self.write_log = write_log
         self._is_loaded = self._is_draining = False
-        self._handling: set[asyncio.Task[Any]] = set()  # of all requests
-        self._running: set[asyncio.Task[Any]] = set()  # their work, which a deadline may end
+        self._handling: set[asyncio.Task[Any]] = set()  # the handler of each open request
+        self._running: set[asyncio.Task[Any]] = set()  # their work, cancelled at shutdown
         self._encoder = Encoder()
         self._recent = RecentRequests(settings.weighting) if settings.show_page else None
-        self._page_turn = asyncio.Lock()  # one page is made at a time
-        self.silent: set[object] = set()  # connections without any request yet
+        self._page_lock = asyncio.Lock()  # renders one page at a time
+        self.silent: set[object] = set()  # connections that have sent no request yet
         self.metrics = ServerMetrics(lambda: len(self._running), lambda: limit.requests_waiting,
                                      lambda: limit.in_use)
         self.executor = RankingExecutor(os.cpu_count() or 1, self.metrics.count_judge_usage)
@@ -121,7 +121,7 @@ class Server:
         return app
 
     async def open(self) -> None:
-        """Connect to the backend, and load the models; before that, the server is not ready."""
+        """Connect to the backend and load the models; until then the server is not ready."""
         await self.executor.open()
         await self._backend.open(self.executor.run)
         await asyncio.to_thread(self._settings.prepare)
@@ -134,14 +134,14 @@ class Server:
             await asyncio.to_thread(self._recorder.close)
 
     async def drain(self, seconds: float) -> None:
-        """Refuse new requests, and cancel those that are unfinished after `seconds`."""
+        """Refuse new requests, and cancel those still unfinished after `seconds`."""
         self._is_draining = True
         others = self._handling - {asyncio.current_task()}
         if others:
             await asyncio.wait(others, timeout=seconds)
         await cancel_all(*self._running)
-        if others:  # which say that the server stops
-            await asyncio.wait(others, timeout=_LAST_WORDS)
+        if others:  # they now reply that the server is shutting down
+            await asyncio.wait(others, timeout=_SHUTDOWN_REPLIES)
 
     # every request
 
@@ -161,12 +161,12 @@ class Server:
             try:
                 response = await self._respond(request, handler, trace)
                 status = response.status
-            finally:  # before the client has its answer
+            finally:  # log before writing, so that a client with an answer finds it logged
                 self._finish(trace, status)
             return response if response.prepared else await write(
                 request, response, self._settings.write_timeout)
         except ConnectionError as error:  # the client has disconnected
-            if status != CLIENT_LEFT:  # which the line of the request does not say
+            if status != CLIENT_LEFT:  # the request was already logged, with another status
                 self.write_log(json.dumps({"id": trace.id, "error": str(error) or "disconnected"}))
             raise asyncio.CancelledError from None
         finally:
@@ -174,7 +174,7 @@ class Server:
 
     async def _respond(self, request: web.Request, handler: Handler,
                        trace: Trace) -> web.StreamResponse:
-        """The response; errors have OpenAI's form."""
+        """The response of a handler; exceptions become OpenAI's error objects."""
         headers = {"x-request-id": trace.id} | cors(self._settings.allow_origin)
         try:
             self._settings.hosts.check(request.headers.get("Host", ""))
@@ -188,7 +188,7 @@ class Server:
         except web.HTTPException as error:
             failure = http_error(error, request, self._settings.max_body)
         except ApiError as error:
-            failure = error.with_traceback(None)  # whose frames may hold a large body
+            failure = error.with_traceback(None)  # its frames may keep a large body alive
         except ConnectionError:
             raise
         except Exception as error:
@@ -198,7 +198,7 @@ class Server:
                             content_type="application/json", headers=failure.headers | headers)
 
     def _internal_error(self, error: Exception, trace: Trace) -> ApiError:
-        """Log an error without its message, which may contain texts of a client."""
+        """Log an error without its message, which may quote a client's text."""
         self.write_log(json.dumps({"id": trace.id, "error": type(error).__name__, "trace":
                                    traceback.format_tb(error.__traceback__)}))
         return ApiError(500, "the server failed; its log says more under the request's id")
@@ -214,7 +214,7 @@ class Server:
             self._recent.add_failure(trace.failure(status))
 
     def _known_model(self, name: str | None) -> str:
-        """A label of metrics; names that clients invent have none of their own."""
+        """The model's label in the metrics; unknown names share one, to bound the labels."""
         settings = self._settings
         is_known = name is not None and (name in settings.aliases or name == settings.preset.model
                                          or self._backend.knows(name))
@@ -222,7 +222,7 @@ class Server:
 
     @asynccontextmanager
     async def _started(self, answering: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
-        """A task that ends with the request, and with the server."""
+        """Run work as a task that is cancelled if the request ends or the server shuts down."""
         work = asyncio.create_task(answering)
         self._running.add(work)
         work.add_done_callback(self._running.discard)
@@ -232,7 +232,7 @@ class Server:
             await cancel_all(work)  # frees the upstream if the client has disconnected
 
     async def _outcome(self, answering: Coroutine[Any, Any, T]) -> T:
-        """The result of work that ends with the request, and with the server."""
+        """The result of work that is cancelled if the request ends or the server shuts down."""
         async with self._started(answering) as work:
             await asyncio.wait({work})
             return _result(work)
@@ -243,17 +243,17 @@ class Server:
                             content_type="application/json", charset="utf-8")
 
     async def _body(self, request: web.Request) -> dict[str, Any]:
-        """The JSON of a request for work, which is refused while there can be none."""
+        """The JSON body of a request; refused while the server is loading or shutting down."""
         if self._is_draining:
             raise _stopping()
         if not self._is_loaded:
             raise ApiError(503, "the server still loads its models", code="loading",
                            headers={"retry-after": "5"})
-        if request.content_type != "application/json":  # pages of other origins cannot send it
+        if request.content_type != "application/json":  # cross-origin pages need a preflight
             raise ApiError(415, f"found content type {request.content_type[:60]!r}, wanted "
                            "application/json")
         encoding = request.headers.get("Content-Encoding", "identity")
-        if encoding.lower() != "identity":  # a small body could become a very large one
+        if encoding.lower() != "identity":  # a decompression bomb could exceed max_body
             raise ApiError(415, f"found content encoding {encoding[:60]!r}, wanted none")
         seconds = self._settings.body_timeout
         try:
@@ -286,12 +286,12 @@ class Server:
             if client_request.stream:
                 return await self._stream(request, collector, work)
             await asyncio.wait({work})
-            found = _result(work)
-            return await self._json(found.body, found.headers)
+            answer = _result(work)
+            return await self._json(answer.body, answer.headers)
 
     async def complete(self, request: ClientRequest, collector: SampleCollector,
                        trace: Trace) -> Completion:
-        """Sample, choose one of the samples, and record the choice."""
+        """Draw samples, choose one of them, and record the choice."""
         try:
             with self._limit.admission() as admission, trace.timing("sampling"):
                 await self._sample(request, admission, collector)
@@ -300,15 +300,15 @@ class Server:
         with trace.timing("choosing"):
             chosen = None if request.passes_through else await self._choose(request, collector)
         settings = self._settings
-        found = completion(request, collector.parts, chosen,
-                           settings.abstain_text if settings.abstain_as == "text" else None)
-        trace.fields |= usage_counts(found.usage)
-        trace.fields |= {name: found.summary[name] for name in _LOGGED if name in found.summary}
-        self.metrics.count_answer(found.summary)
-        await self._record(request, collector, found, chosen, trace)
+        answer = completion(request, collector.parts, chosen,
+                            settings.abstain_text if settings.abstain_as == "text" else None)
+        trace.fields |= usage_counts(answer.usage)
+        trace.fields |= {name: answer.summary[name] for name in _LOGGED if name in answer.summary}
+        self.metrics.count_answer(answer.summary)
+        await self._record(request, collector, answer, chosen, trace)
         if chosen is not None and chosen.disagreement and settings.abstain_as == "error":
             raise ApiError(422, chosen.disagreement, code=ABSTAINED, headers=NO_RETRY)
-        return found
+        return answer
 
     async def _sample(self, request: ClientRequest, admission: Admission,
                       collector: SampleCollector) -> None:
@@ -328,7 +328,7 @@ class Server:
         collector.report(part, len(part.choices))
 
     async def _choose(self, request: ClientRequest, collector: SampleCollector) -> Chosen | None:
-        """The choice among the samples; None if the upstream's own answer is passed on."""
+        """Choose among the samples; None if no sample can win: the upstream's answer is sent."""
         question = Question(request.wants_json, request.source, request.n > 1, self._records)
         try:
             async with self._choosing_deadline():
@@ -362,9 +362,9 @@ class Server:
     def _records(self) -> bool:
         return self._recorder is not None or self._recent is not None
 
-    async def _record(self, request: ClientRequest, collector: SampleCollector, found: Completion,
+    async def _record(self, request: ClientRequest, collector: SampleCollector, answer: Completion,
                       chosen: Chosen | None, trace: Trace) -> None:
-        """Append a line in the format of `minrisk sample`, before the client gets its answer."""
+        """Record the request in the format of `minrisk sample`, before the client is answered."""
         if not self._records:
             return
         if chosen is None:
@@ -380,18 +380,18 @@ class Server:
             best = chosen.samples[chosen.order[0]].text
         if not compared:
             return
-        summary = found.summary
+        summary = answer.summary
         optional = {"source": request.source, "usage": summed_usage(collector.parts),
                     "judge_usage": summary.get("judge_usage"),
                     "abstained": summary.get("abstained"),
                     "passed_through": summary.get("passed_through"),
-                    "finish_reason": found.choices[0].get("finish_reason"),
+                    "finish_reason": answer.choices[0].get("finish_reason"),
                     "uncompared": columns(others) if others else None,
                     "signature": summary.get("signature")}
         line = await asyncio.to_thread(_line, compared, {
             "id": trace.id, "time": now(), **request.prompt_fields,
             "chosen": None if summary.get("abstained") else best,
-            "model": found.head.get("model"), "seed": request.seed,
+            "model": answer.head.get("model"), "seed": request.seed,
             "seconds": trace.rounded_seconds(),
             **{name: value for name, value in optional.items() if value is not None}})
         if self._recent is not None:
@@ -400,7 +400,7 @@ class Server:
         if self._recorder is not None:
             try:
                 await asyncio.wrap_future(self._recorder.append(line))
-            except OSError as error:  # the answer is paid for; the operator is told
+            except OSError as error:  # still send the answer; log and metrics report the failure
                 trace.fields["not_recorded"] = error.strerror or type(error).__name__
                 self.metrics.record_failures.add(1)
 
@@ -408,7 +408,8 @@ class Server:
 
     async def _stream(self, request: web.Request, collector: SampleCollector,
                       work: asyncio.Task[Completion]) -> web.StreamResponse:
-        """Stream the answer; headers wait for the first sample, so that errors have a status."""
+        """Stream the answer; headers wait for the first sample, so that errors can set the status.
+        """
         started = asyncio.ensure_future(collector.started.wait())
         try:
             await asyncio.wait([work, started], timeout=self._settings.heartbeat,
@@ -432,9 +433,7 @@ class Server:
 
     async def _relay(self, request: web.Request, response: web.StreamResponse,
                      collector: SampleCollector, work: asyncio.Task[Completion]) -> None:
-        """Send events as they come, and comments while there are none: proxies close silent
-        streams.
-        """
+        """Send events as they arrive, and comments meanwhile: proxies close silent streams."""
         while not (work.done() and collector.events.empty()):
             coming = asyncio.ensure_future(collector.events.get())
             try:
@@ -442,19 +441,19 @@ class Server:
                                    return_when=asyncio.FIRST_COMPLETED)
                 content = (coming.result() if coming.done()
                            else None if work.done() else b": waiting for samples\n\n")
-            finally:  # also if the client leaves
+            finally:  # also if the client has disconnected
                 coming.cancel()
             if content is not None:
                 await in_time(request, response.write(content), self._settings.write_timeout)
 
     async def _events(self, collector: SampleCollector, work: asyncio.Task[Completion],
                       trace: Trace) -> Iterable[bytes]:
-        """The last chunks, or an event with the error: the status has been sent."""
+        """The last chunks; or an event with the error, because the status was sent already."""
         try:
-            found = _result(work)
+            answer = _result(work)
             if collector.is_relayed:
                 return [END]
-            return [event(await self._encoder.encode(chunk)) for chunk in found.chunks()] + [END]
+            return [event(await self._encoder.encode(chunk)) for chunk in answer.chunks()] + [END]
         except ApiError as error:
             failure = error.with_traceback(None)
         except Exception as error:
@@ -462,7 +461,7 @@ class Server:
         trace.fields["error"] = failure.code or str(failure.status)
         return [event(failure.content.encode())]
 
-    # the other routes
+    # other routes
 
     async def _rank(self, request: web.Request) -> web.Response:
         segment, strategy = read_ranking_request(await self._body(request), self._settings)
@@ -474,18 +473,18 @@ class Server:
 
         with trace.timing("choosing"):
             try:
-                found = await self._outcome(rank())
+                ranked = await self._outcome(rank())
             except MinriskError as error:  # bad candidates, or a missing source
                 raise ApiError(400, str(error)) from None
-        ranking = found.ranking
-        if found.judge_usage:
-            trace.fields["judge_usage"] = dict(found.judge_usage)
+        ranking = ranked.ranking
+        if ranked.judge_usage:
+            trace.fields["judge_usage"] = dict(ranked.judge_usage)
         return await self._json({
             "object": "minrisk.ranking",
             "results": [{"index": row, "utility": shown(ranking.utility[row])}
                         for row in ranking.order.tolist()],
             "minrisk": {"signature": signature(strategy), "pairs": ranking.pairs,
-                        **found.fields}})
+                        **ranked.fields}})
 
     async def _models(self, _: web.Request) -> web.Response:
         return await self._json({"object": "list", "data": await self._list_models()})
@@ -521,7 +520,7 @@ class Server:
         return await self._json({"status": "ready"})
 
     async def problem(self) -> str | None:
-        """The reason why completions fail now, if they do."""
+        """Why the server cannot answer completions now; None if it can."""
         if self._is_draining:
             return "the server is shutting down"
         return await self._backend.problem() if self._is_loaded else "models are being loaded"
@@ -535,7 +534,7 @@ class Server:
         state = {"ready": await self.problem() or "yes", "in flight": len(self._running),
                  "queued": self._limit.requests_waiting, "samples at once": self._limit.in_use}
         strategy, page = self._recent.snapshot(self._settings.preset.strategy, state)
-        async with self._page_turn:
+        async with self._page_lock:
             content = await self._outcome(self.executor.run_with(strategy, page.render))
         return web.Response(body=content, content_type="text/html", charset="utf-8",
                             headers=_PAGE_HEADERS)
@@ -550,7 +549,7 @@ def _stopping() -> ApiError:
 
 
 def _result(work: asyncio.Task[T]) -> T:
-    """The result of a finished task; a cancelled task means that the server is shutting down."""
+    """The result of a finished task; it is only cancelled when the server shuts down."""
     if work.cancelled():
         raise _stopping()
     return work.result()
@@ -563,5 +562,5 @@ def _route(request: web.Request) -> str:
 
 
 def _line(compared: list[Sample], fields: dict[str, Any]) -> str:
-    """The line of a record."""
+    """The JSON line that records a request."""
     return json_line(fields | columns(compared))

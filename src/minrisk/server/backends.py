@@ -1,4 +1,4 @@
-"""Backends that sample: a server with OpenAI's protocol, or a model in this process."""
+"""Backends that generate samples: an OpenAI-compatible server, or a model in this process."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from minrisk.server.executor import BatchThread
 from minrisk.server.requests import ClientRequest
 from minrisk.server.sampling import Admission
 
-_MAX_MODELS = 256  # with remembered capabilities; clients may name any model
-_READY_FOR = 2.0  # seconds until an upstream that answered is checked again
-_READY_TIMEOUT = 5.0
-_NO_LIST = (404, 405)  # statuses of an upstream without a list of models
-_WINDOW = 0.005  # seconds for which the first request of a batch waits for others
+_MAX_MODELS = 256  # names remembered; clients may name any model
+_READY_FOR = 2.0  # seconds for which a successful readiness check holds
+_READY_TIMEOUT = 5.0  # seconds for a readiness check
+_NO_LIST = (404, 405)  # statuses of an upstream that does not list its models
+_WINDOW = 0.005  # seconds that the first request of a batch waits for others
 _OPTIONS = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p",
             "max_tokens": "max_tokens", "max_completion_tokens": "max_tokens"}
 _FRACTIONS = ("temperature", "top_p", "min_p")
-_LARGEST = 2**31  # number that an option may be
+_LARGEST = 2**31  # largest accepted value of a numeric option
 _UNSUPPORTED = ("tools", "functions", "logit_bias", "response_format", "frequency_penalty",
             "presence_penalty", "logprobs", "audio")  # ignoring one would change the answer
-_MAX_SAMPLERS = 64  # combinations of options that are remembered
+_MAX_SAMPLERS = 64  # combinations of options cached
 
 RequestOptions = tuple[tuple[str, Any], ...]
 
@@ -49,42 +49,42 @@ class Backend(Protocol):
     """Generates the samples of a request."""
 
     async def open(self, run: Compute) -> None:
-        """Connect to a server, or load a model; `run` computes beside the event loop."""
+        """Connect to a server, or load a model; `run` calls functions outside the event loop."""
 
     async def close(self) -> None: ...
 
     async def sample(self, request: ClientRequest, waves: AsyncIterator[range],
                      admission: Admission, report: PartCallback) -> None:
-        """Report `request.samples` choices, or errors, as they come; cancelling stops them all.
+        """Report `request.samples` choices, or errors, as they arrive, until it is cancelled.
 
-        They are drawn when the admission gives them room. Where a wave of them costs less than all,
-        the next wave is drawn if it is still wanted.
+        Each request for samples holds a part of the admission's capacity. `waves` yields the
+        samples to draw next; a backend for which drawing fewer is no cheaper ignores it.
         """
 
     async def pass_through(self, request: ClientRequest) -> CompletionResponse:
-        """The answer to the unchanged request."""
+        """The backend's answer to the unchanged request."""
 
     async def relay(self, request: ClientRequest, receive: Receive) -> CompletionResponse:
-        """The same; where the backend streams it, each chunk is given to `receive` as it comes."""
+        """The same; if the backend streams, `receive` gets each chunk as it arrives."""
 
     async def models(self) -> list[dict[str, Any]]:
         """The models of the backend, in OpenAI's format."""
 
     def knows(self, model: str) -> bool:
-        """Whether it is known to have a model of this name."""
+        """Whether the backend is known to have a model of this name."""
 
     async def problem(self) -> str | None:
-        """The reason why the backend cannot answer now; None if it can."""
+        """Why the backend cannot answer now; None if it can."""
 
 
 class UpstreamBackend:
-    """A server with OpenAI's protocol; the fields that it accepts are remembered for each model."""
+    """An OpenAI-compatible server; remembers for each model which fields it accepts."""
 
     def __init__(self, client: Client, per_request: int) -> None:
         self._client = client
         self._per_request = per_request
         self._completions: OrderedDict[tuple[API, str | None], Completions] = OrderedDict()
-        self._known: set[str] = set()  # the models that the upstream listed
+        self._known: set[str] = set()  # names of models that the upstream listed
         self._exit = AsyncExitStack()
         self._last_response = -_READY_FOR
 
@@ -145,7 +145,7 @@ class UpstreamBackend:
 
 
 class LocalSampler(Protocol):
-    """The protocol of a sampler that the server can use; `hf` is one."""
+    """A sampler that the server can run in its own process, such as `hf`."""
 
     @property
     def is_causal(self) -> bool: ...
@@ -176,7 +176,7 @@ class _SamplingJob:
 
 
 class LocalBackend:
-    """Samples in a thread of its own, in batches."""
+    """A model in this process; one thread draws the samples of waiting requests in batches."""
 
     def __init__(self, sampler: LocalSampler, name: str) -> None:
         self._sampler = sampler
@@ -196,7 +196,7 @@ class LocalBackend:
                      admission: Admission, report: PartCallback) -> None:
         try:
             sent = request.upstream_request()
-            # every sample has its log-probability; only clients that ask for it are refused
+            # the sampler always computes log-probabilities: drop minrisk's own request for them
             body = without_fields(sent.body, sent.replaceable & {"logprobs"})
             async with admission.hold(request.samples):
                 part = await self._part(request, request.samples, body)
@@ -206,12 +206,12 @@ class LocalBackend:
             report(part, len(part.choices))
 
     async def pass_through(self, request: ClientRequest) -> CompletionResponse:
-        """One sample, or the likeliest text at temperature 0, repeated for `n` choices."""
+        """One sample, or the most likely text at temperature 0, repeated for `n` choices."""
         part = await self._part(request, 1, request.pass_through_body())
         return replace(part, choices=part.choices * request.n)
 
     async def relay(self, request: ClientRequest, receive: Receive) -> CompletionResponse:
-        return await self.pass_through(request)  # samples come whole
+        return await self.pass_through(request)  # the sampler does not stream
 
     async def models(self) -> list[dict[str, Any]]:
         return [{"id": self._name, "object": "model", "created": 0, "owned_by": "minrisk"}]
@@ -242,9 +242,9 @@ class LocalBackend:
         try:
             sampler = self._with_options(jobs[0].options)
             lengths = [sampler.prompt_length(job.prompt) for job in jobs]
-            # the seed is the same for all; the place gives each job a random stream of its own
+            # all jobs share seed 0; `places` gives each job its own random stream
             with warnings.catch_warnings():
-                # a client that asks for few tokens expects texts that are cut
+                # a client that requests few tokens expects truncated texts
                 warnings.filterwarnings("ignore", message=".* samples so far were cut")
                 samples = sampler.sample([job.prompt for job in jobs], jobs[0].n, 0,
                                          [job.seed for job in jobs])
@@ -257,13 +257,13 @@ class LocalBackend:
 
 
 def _options(body: dict[str, Any]) -> RequestOptions:
-    """The fields of a body that the sampler knows; unsupported fields are refused."""
+    """The sampler's options from a request body; unsupported fields are refused."""
     for name in _UNSUPPORTED:
         if body.get(name):
             raise _bad_request(f"{name} is not supported by a local model; leave it out")
     found: dict[str, Any] = {ours: _number(body, name) for name, ours in _OPTIONS.items()
                              if body.get(name) is not None}
-    if found.get("temperature") == 0:  # the likeliest text
+    if found.get("temperature") == 0:  # the most likely text
         found = {"beams": 1} | {k: v for k, v in found.items() if k == "max_tokens"}
     elif body.get("stop"):
         stop = body["stop"]
@@ -272,7 +272,7 @@ def _options(body: dict[str, Any]) -> RequestOptions:
 
 
 def _number(body: dict[str, Any], name: str) -> int | float:
-    """A number of a request, of the type that the sampler wants."""
+    """A numeric option, converted to the type that the sampler expects."""
     value = body[name]
     kind = float if name in _FRACTIONS else int
     if isinstance(value, bool) or not isinstance(value, kind | int) or abs(value) > _LARGEST:
@@ -290,7 +290,7 @@ def _bad_request(message: str) -> BadRequestError:
 
 def _part(samples: Sequence[Sample], prompt_tokens: int, api: API,
           model: str) -> CompletionResponse:
-    """Samples in the form of an upstream's answer."""
+    """Samples as an upstream would return them."""
     each = [sample for sample in samples for _ in range(sample.count)]
     tokens = sum(len(sample.tokens) for sample in each)
     body = {"created": int(time.time()), "model": model,

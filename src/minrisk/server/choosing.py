@@ -1,6 +1,6 @@
-"""The choice among the samples of a request: what of them is compared, their votes and ranking.
+"""Choosing among the samples of a request: what is compared, how votes count, how they are ranked.
 
-It is computed in worker processes, but for rankings by a model.
+All of it runs in worker processes, except rankings by a metric with a model.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from minrisk.openai.responses import Choice
 from minrisk.strategies.groups import Standard
 from minrisk.tasks.decode import MeasureOptions
 
-_END_OF_REASONING = "</think>"  # some servers leave it in the content
+_END_OF_REASONING = "</think>"  # some servers leave reasoning in the content
 _FILTERED = "content_filter"
-_COMPARED_FIELDS = ("tool_calls", "function_call", "refusal")  # of a message, beside its content
-_MAX_METHODS = 64  # that a worker process remembers
+_COMPARED_FIELDS = ("tool_calls", "function_call", "refusal")  # of a message, with its content
+_MAX_METHODS = 64  # ranking methods cached by a worker process
 
 
 # what is compared
@@ -41,13 +41,11 @@ _MAX_METHODS = 64  # that a worker process remembers
 
 @dataclass(frozen=True)
 class Candidate:
-    """A choice of the upstream as it is compared: without reasoning, JSON by its values, tool calls
-    by their names.
-    """
+    """The comparable form of an upstream's choice: reasoning removed, JSON in canonical form."""
 
-    sample: Sample  # whose text stands for the choice
-    tools: tuple[str, ...] | None = None  # the names of the tools that it calls, if it calls any
-    can_win: bool = True  # neither filtered nor empty
+    sample: Sample  # its text is what is compared
+    tools: tuple[str, ...] | None = None  # names of the tools that it calls, if any
+    can_win: bool = True  # False if filtered or empty
 
     @property
     def is_truncated(self) -> bool:
@@ -55,7 +53,7 @@ class Candidate:
 
 
 class _ToolMatch(JsonMatch):
-    """Compares calls of the same tools field by field, and counts equal calls as votes."""
+    """Compares calls of the same tools field by field; equal calls vote for the same answer."""
 
     is_vote = True
 
@@ -64,7 +62,7 @@ _TOOL_METRIC = _ToolMatch(by="field")
 
 
 def comparable(choices: Sequence[Choice]) -> list[Choice]:
-    """What of choices is compared, to be sent to another process."""
+    """The choices without the fields that are not compared, to send less to another process."""
     return [Choice(_compared_fields(choice.raw), choice.text, choice.finish_reason,
                    choice.reasoning, choice.logprob, choice.length) for choice in choices]
 
@@ -77,7 +75,7 @@ def _compared_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_candidates(choices: Sequence[Choice], as_json: bool) -> list[Candidate]:
-    """Every choice as it is compared."""
+    """The candidate that stands for each choice."""
     return [_candidate(choice, as_json) for choice in choices]
 
 
@@ -95,7 +93,7 @@ def _candidate(choice: Choice, as_json: bool) -> Candidate:
 
 
 def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """Names and arguments of the called tools, in either form of the protocol."""
+    """Names and arguments of called tools, from `tool_calls` or the older `function_call`."""
     found = message.get("tool_calls")
     functions = [call.get("function") or call.get("custom") for call in found
                  if isinstance(call, dict)] if isinstance(found, list) else []
@@ -115,8 +113,10 @@ def _as_text(calls: list[dict[str, Any]]) -> str:
 
 
 def _majority(candidates: Sequence[Candidate], prefer_finished: bool) -> list[int]:
-    """The places of the candidates to compare: texts, or calls of one sequence of tools, whatever
-    is more frequent, without truncated ones where there are others; none if none can win.
+    """Indices of the candidates to compare; empty if none can win.
+
+    Texts are not compared with tool calls, nor calls of different tools with each other: the most
+    frequent kind is kept. Truncated candidates are dropped if others remain.
     """
     able = [place for place, one in enumerate(candidates) if one.can_win]
     finished = [place for place in able if not (prefer_finished and candidates[place].is_truncated)]
@@ -130,7 +130,7 @@ def _majority(candidates: Sequence[Candidate], prefer_finished: bool) -> list[in
 
 
 def _most_frequent(values: Sequence[Any]) -> Any:
-    """The most frequent value; the first of several."""
+    """The most frequent value; the first of those with equal counts."""
     return Counter(values).most_common(1)[0][0]
 
 
@@ -138,17 +138,15 @@ def _most_frequent(values: Sequence[Any]) -> Any:
 
 
 class RankedSegment(NamedTuple):
-    """A ranking, what else the output says of it, and the usage of judges."""
+    """A ranking, further output fields, and the usage of LLM judges."""
 
     ranking: Ranking
-    details: Mapping[str, Any]  # of a vote, the answer and the votes
+    details: Mapping[str, Any]  # for a vote: the answer and the vote counts
     judge_usage: Mapping[str, int]  # requests and tokens
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The answer and its votes, if the metric votes; confidence and uncertainty, if measured;
-        the usage of judges, if there were some.
-        """
+        """Output fields: details, confidence and uncertainty if measured, and usage of judges."""
         ranking, found = self.ranking, dict(self.details)
         if (confidence := ranking.confidence) is not None:
             found["confidence"] = shown(confidence.probability)
@@ -175,7 +173,7 @@ def ranked(strategy: Strategy, segments: Sequence[Segment]) -> list[RankedSegmen
 
 
 def shown(number: float) -> float | None:
-    """A number without the digits that are rounding; None where it is none."""
+    """A number for the output, to 12 significant digits; None if it is not finite."""
     return finite_or_none(float(f"{number:.12g}"))
 
 
@@ -184,11 +182,11 @@ def shown(number: float) -> float | None:
 
 @dataclass(frozen=True)
 class RankingMethod:
-    """How samples are ranked, by the operator or a client."""
+    """How samples are ranked: settings of the operator, and the strategy that applies."""
 
-    strategy: Strategy | None  # None: a model ranks them, elsewhere
+    strategy: Strategy | None  # None: the metric has a model and runs in the server's process
     is_vote: bool
-    prefer_finished: bool = True  # over samples truncated at the limit of tokens
+    prefer_finished: bool = True  # ignore samples truncated at the token limit if others remain
     weighting: Weighting = UNIFORM
     confidence: bool | None = None  # None: only where it needs no model
     measures: MeasureOptions = field(default_factory=MeasureOptions)
@@ -196,7 +194,7 @@ class RankingMethod:
 
     @lazy
     def measured(self) -> Strategy:
-        """The strategy, with what is measured of its choices."""
+        """The strategy, wrapped to measure confidence and uncertainty."""
         assert self.strategy is not None
         confidence = (not loads_model(self.strategy) if self.confidence is None
                       else self.confidence)
@@ -214,34 +212,34 @@ class RankingMethod:
 
 @dataclass(frozen=True)
 class Question:
-    """What a request says of the comparison of its samples."""
+    """The properties of a request on which the comparison of its samples depends."""
 
     as_json: bool = False
     source: str | None = None
-    is_list: bool = False  # the client wants more than one of them
-    is_recorded: bool = False
+    is_list: bool = False  # the client requests more than one choice
+    is_recorded: bool = False  # the samples are needed for a record
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The choices of a request by their places, best first, and what is said of the choice."""
+    """The result of choosing; candidates are given by index."""
 
-    order: list[int]  # without those that cannot win
-    compared: list[int]  # in input order
-    fields: Mapping[str, Any]  # of the answer
-    disagreement: str | None  # the reason why there is no answer, if the operator wants one
-    strategy: Strategy | None  # in the place of the one that was requested
-    samples: list[Sample] = field(default_factory=list)  # all, as they are compared; for a record
+    order: list[int]  # those that can win, best first
+    compared: list[int]  # those that were ranked, in input order
+    fields: Mapping[str, Any]  # for the `minrisk` object of the answer
+    disagreement: str | None  # why the server abstains; None if it answers
+    strategy: Strategy | None  # used instead of the requested one
+    samples: list[Sample] = field(default_factory=list)  # of all candidates; only for a record
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The samples of a request, which are to be ranked."""
+    """The samples of a request, ready to be ranked."""
 
-    candidates: list[Candidate]  # of all choices
+    candidates: list[Candidate]  # all
     compared: list[int]
     segment: Segment
-    weighting: Weighting  # by counts where the upstream gave no log-probabilities
+    weighting: Weighting  # uniform if the upstream returned no log-probabilities
 
     def chosen(self, found: RankedSegment, method: RankingMethod, question: Question,
                strategy: Strategy | None = None) -> Chosen:
@@ -259,9 +257,10 @@ class Comparison:
                       if question.is_recorded else [])
 
     def _order(self, ranking: Ranking, method: RankingMethod, question: Question) -> list[int]:
-        """One sample of each distinct text, best first; then the copies, in the same order.
+        """One sample of each distinct text, best first; then the duplicates, in the same order.
 
-        In a list of a vote, texts with equal answers are copies, and those without one are last.
+        If a vote returns several choices, texts with equal answers count as duplicates, and texts
+        without an answer come last.
         """
         texts = self.segment.hypotheses
         rank = {texts[row]: place for place, row in enumerate(ranking.order.tolist())}
@@ -293,16 +292,17 @@ def _disagreement(ranking: Ranking) -> str:
 
 @lru_cache(_MAX_METHODS)
 def _unpickled(content: bytes) -> RankingMethod:
-    """A method, which is the same for most requests."""
+    """A method; cached, because most requests use the same one."""
     method: RankingMethod = pickle.loads(content)
     return method
 
 
 def choose(candidates: Sequence[Candidate], choices: Sequence[Choice], pickled: bytes,
            question: Question) -> Chosen | Comparison | None:
-    """The choice among candidates that were read already, and further choices; None if none can
-    win. Without a strategy, they are not ranked, unless they call tools, which are always compared
-    in the same way.
+    """Choose among candidates that were read before and further choices; None if none can win.
+
+    Tool calls are always compared by their fields. Otherwise, a method without a strategy returns
+    the comparison, to be ranked elsewhere.
     """
     candidates = [*candidates, *read_candidates(choices, question.as_json)]
     method = _unpickled(pickled)
@@ -324,10 +324,10 @@ def choose(candidates: Sequence[Candidate], choices: Sequence[Choice], pickled: 
 
 def _comparison(candidates: list[Candidate], compared: list[int], method: RankingMethod,
                 source: str | None) -> Comparison:
-    """As `minrisk decode` would read it from a record of these samples: they weigh by their counts
-    where the upstream gave no log-probabilities.
+    """What `minrisk decode` would read from a record of these samples.
 
-    Of a vote, the samples that are not compared vote for none.
+    Weights are uniform if log-probabilities are missing. In a vote, samples that are not compared
+    count as votes for no answer.
     """
     samples, among = [candidates[place].sample for place in compared], set(compared)
     others = [Sample("", logprob=one.sample.logprob, length=one.sample.length)
@@ -345,18 +345,16 @@ def _comparison(candidates: list[Candidate], compared: list[int], method: Rankin
 
 @dataclass(frozen=True)
 class Votes:
-    """The answers of some samples of a request, the samples, and the class of each text so far if
-    answers have no canonical form.
-    """
+    """The votes of some samples; `classes` maps texts to answers that have no canonical form."""
 
-    answers: list[Hashable] = field(default_factory=list)  # None where there is none
+    answers: list[Hashable] = field(default_factory=list)  # None: no answer
     candidates: list[Candidate] = field(default_factory=list)
     classes: dict[str, str | None] = field(default_factory=dict)
 
 
 def votes(metric: AnyMetric, choices: Sequence[Choice], as_json: bool, prefer_finished: bool,
           classes: dict[str, str | None]) -> Votes:
-    """The votes of further samples of a request."""
+    """The votes of further samples of a request; `classes` is from the samples before."""
     find = answer_of(metric)
     assert find is not None
     if isinstance(find, AnswerClasses):

@@ -1,5 +1,4 @@
-"""Where the server computes: in worker processes, and with a model in one thread for all requests.
-"""
+"""Where the server computes: model-free work in processes, metrics with a model in one thread."""
 
 from __future__ import annotations
 
@@ -42,23 +41,22 @@ class _RankingJob:
 
 
 class _AbandonedError(Exception):
-    """Nobody waits for any ranking of a batch."""
+    """The requests of all jobs of a batch have been cancelled."""
 
 
 class RankingExecutor:
-    """Ranks segments, and does other work whose time depends on content, beside the event loop.
+    """Ranks segments, and runs other content-dependent work, outside the event loop.
 
-    Whatever needs no model runs in worker processes, and ends with the request that needs it.
-    Metrics with a model share a single thread of this process, which ranks the waiting segments of
-    a strategy together; a batch that nobody waits for any more ends when a metric next reports its
-    progress. `count_usage` gets the usage of judges, also that of rankings which fail or which
-    nobody waits for.
+    Work without a model runs in worker processes and is cancelled with its request. Metrics with a
+    model share a single thread of this process, which ranks waiting segments of the same strategy
+    in one batch; a batch whose requests were all cancelled stops when a metric next reports its
+    progress. `count_usage` gets the usage of judges, also of rankings that fail or are cancelled.
     """
 
     def __init__(self, workers: int,
                  count_usage: Callable[[Mapping[str, int]], None] = lambda _: None) -> None:
         self._workers = Workers(workers)
-        self._model = Lock()  # models are for one thread at a time
+        self._model_lock = Lock()  # models are used by one thread at a time
         self._count_usage = count_usage
         self._model_thread: BatchThread[_RankingJob, RankedSegment] = BatchThread(
             "minrisk-model", self._rank_together, kind=lambda job: job.strategy,
@@ -68,22 +66,22 @@ class RankingExecutor:
         await self._workers.open()
 
     async def close(self) -> None:
-        """End all work, also what is not finished."""
+        """Stop all work, including unfinished jobs."""
         self._model_thread.close()
         await self._workers.close()
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
-        """The result of a function of a module, in a worker process."""
+        """The result of a module-level function, called in a worker process."""
         return await self._workers.run(function, *args)
 
     async def choose(self, candidates: Sequence[Candidate], choices: Sequence[Choice],
                      method: RankingMethod, question: Question) -> Chosen | None:
-        """The choice among candidates, and choices that follow them; None if none can win."""
+        """Choose among candidates and the choices that follow them; None if none can win."""
         assert method.strategy is not None
-        light = replace(method, strategy=None) if loads_model(method.strategy) else method
+        sent = replace(method, strategy=None) if loads_model(method.strategy) else method
         found: Chosen | Comparison | None = await self.run(
             choosing.choose, candidates, choosing.comparable(choices),
-            pickle.dumps(light, pickle.HIGHEST_PROTOCOL), question)
+            pickle.dumps(sent, pickle.HIGHEST_PROTOCOL), question)
         if not isinstance(found, Comparison):
             return found
         ranking = await self._rank_with_model(method.measured, found.segment)
@@ -97,14 +95,13 @@ class RankingExecutor:
         return found
 
     async def run_with(self, strategy: Strategy, function: Callable[[Strategy], T]) -> T:
-        """The result of other work with a strategy; with a model, in a thread between two batches.
-        """
-        def alone() -> T:
-            with self._model:
+        """The result of a function of a strategy; with a model, it runs between two batches."""
+        def locked() -> T:
+            with self._model_lock:
                 return function(strategy)
 
         if loads_model(strategy):
-            return await asyncio.to_thread(alone)
+            return await asyncio.to_thread(locked)
         return await self.run(function, strategy)
 
     async def _rank_with_model(self, strategy: Strategy, segment: Segment) -> RankedSegment:
@@ -120,14 +117,14 @@ class RankingExecutor:
             if all(job.is_abandoned.is_set() for job in jobs):
                 raise _AbandonedError
 
-        with self._model:
+        with self._model_lock:
             try:
                 check()
                 with progress_listener(check):
                     ranked = choosing.ranked(jobs[0].strategy, [job.segment for job in jobs])
             except BaseException as error:
                 if len(jobs) == 1 or isinstance(error, _AbandonedError):
-                    for job in jobs:  # others are ranked again one by one
+                    for job in jobs:  # other failed batches are retried job by job
                         self._take_usage(job)
                 raise
             return [found._replace(judge_usage=self._take_usage(job))
@@ -140,14 +137,14 @@ class RankingExecutor:
 
 
 class BatchThread(Generic[Item, Result]):
-    """Runs jobs in one thread; jobs of the same kind that wait together are one batch.
+    """Runs jobs in one thread; waiting jobs of the same kind are batched.
 
     Args:
-        name: of the thread, which starts with the first job.
+        name: the name of the thread, which starts with the first job.
         run: returns the results of a batch.
-        kind: a hashable key; a batch has only items with equal keys.
-        max_batch: the largest number of jobs to take together, for the first of them.
-        window: seconds for which the first job waits for others.
+        kind: returns a hashable key; a batch only has items with equal keys.
+        max_batch: returns the largest size of a batch that starts with this item.
+        window: seconds that the first job of a batch waits for others.
     """
 
     def __init__(self, name: str, run: Callable[[list[Item]], Sequence[Result]],
@@ -162,7 +159,7 @@ class BatchThread(Generic[Item, Result]):
         self._thread: Thread | None = None
 
     def submit(self, item: Item) -> Future[Result]:
-        """The future result of a job; jobs that are cancelled while they wait are skipped."""
+        """A future with the result of a job; jobs cancelled while queued are skipped."""
         if self._thread is None:
             self._thread = Thread(target=self._work, name=self._name, daemon=True)
             self._thread.start()
@@ -171,14 +168,14 @@ class BatchThread(Generic[Item, Result]):
         return result
 
     def close(self) -> None:
-        """End the thread after the jobs that are in the queue."""
+        """Stop the thread after the queued jobs."""
         self._jobs.put(None)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             try:
                 more = self._queued_jobs(job[0])
-            except Exception as error:  # of `max_batch`; the thread serves the other jobs
+            except Exception as error:  # from `max_batch`; the thread must survive it
                 job[1].set_exception(error)
                 continue
             for jobs in self._by_kind([job, *more]):
@@ -191,12 +188,12 @@ class BatchThread(Generic[Item, Result]):
             if result.set_running_or_notify_cancel():
                 try:
                     found.setdefault(self._kind(item), []).append((item, result))
-                except Exception as error:  # a key that is not hashable costs its own job
+                except Exception as error:  # an unhashable key fails only its own job
                     result.set_exception(error)
         return list(found.values())
 
     def _queued_jobs(self, first: Item) -> list[tuple[Item, Future[Result]]]:
-        """Further jobs that are in the queue, or come within the window, up to one batch."""
+        """Further jobs that are queued or arrive within the window, up to one batch."""
         found: list[tuple[Item, Future[Result]]] = []
         end = time.monotonic() + self._window
         room = self._max_batch(first) - 1
@@ -206,17 +203,16 @@ class BatchThread(Generic[Item, Result]):
             except Empty:
                 break
             if job is None:
-                self._jobs.put(None)  # ends the thread after this batch
+                self._jobs.put(None)  # stops the thread after this batch
                 break
             found.append(job)
         return found
 
     def _finish(self, jobs: Sequence[tuple[Item, Future[Result]]]) -> None:
-        """Run jobs together, or one by one if that fails: a batch may fail because of one member.
-        """
+        """Run jobs as a batch; if it fails, one by one, because one job may have caused it."""
         try:
             results = self._run([item for item, _ in jobs])
-        except BaseException as error:  # raised again where the result is awaited
+        except BaseException as error:  # re-raised where the result is awaited
             if len(jobs) == 1:
                 jobs[0][1].set_exception(error)
                 return

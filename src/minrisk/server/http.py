@@ -1,5 +1,4 @@
-"""HTTP, whatever the route: who may ask, responses that are read in time, listening, shutting down.
-"""
+"""HTTP for all routes: authentication, write timeouts, listening and shutdown."""
 
 from __future__ import annotations
 
@@ -29,28 +28,28 @@ from minrisk.server.responses import ApiError
 if TYPE_CHECKING:
     from minrisk.server.app import Server
 
-# headers that pages of another origin may send, and those that they may read (CORS)
+# CORS: headers that pages of another origin may send, and those that they may read
 _REQUEST_HEADERS = ("authorization", "content-type", "x-request-id")
 _RESPONSE_HEADERS = ("x-request-id",)
 _SOFTWARE = "minrisk"  # without versions
 _TOO_LARGE = 413
-_PIECE = 1 << 16  # bytes of a response that are written at a time
-_SHUTDOWN = 0.1  # seconds for handlers that are left after the grace
-_SLACK = 1.8  # seconds beyond the grace, after which the process ends whatever it does
-_BACKLOG = 1024  # connections that wait to be accepted
+_PIECE = 1 << 16  # bytes of a response per write
+_SHUTDOWN = 0.1  # seconds for handlers that are still running after the grace period
+_SLACK = 1.8  # seconds after the grace period until the process exits unconditionally
+_BACKLOG = 1024  # limit of connections waiting to be accepted
 _SIGNALS = [number for name in ("SIGTERM", "SIGINT", "SIGHUP")
             if (number := getattr(signal, name, None)) is not None]  # Windows has no SIGHUP
 
 
-# who may ask
+# access
 
 
 @dataclass(frozen=True)
 class Hosts:
-    """The names by which clients may reach a server on loopback; others are refused.
+    """The host names that a server on loopback accepts, as protection against DNS rebinding.
 
-    A page that a browser has loaded by another name could read answers: the owner of a name may let
-    it point at the browser's own machine.
+    Otherwise a web page could read answers: its owner can make its host name resolve to the
+    machine of the browser.
     """
 
     names: frozenset[str] | None = None  # None: any
@@ -78,7 +77,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Keys:
-    """The accepted keys of clients; only their digests are in memory."""
+    """The accepted API keys; only their digests are kept in memory."""
 
     def __init__(self, keys: Iterable[str] = ()) -> None:
         self._digests = [_digest(key) for key in keys]
@@ -87,8 +86,8 @@ class Keys:
         return bool(self._digests)
 
     def check(self, header: str, is_page: bool) -> None:
-        """Raise ApiError unless an Authorization header is accepted; browsers, which open the page,
-        send a password.
+        """Raise ApiError unless an Authorization header is accepted; the page takes passwords, too,
+        because browsers can send them.
         """
         if not self or self.accept(header) or (is_page and self.accept_password(header)):
             return
@@ -119,7 +118,7 @@ def _digest(key: str) -> bytes:
 
 
 def cors(origin: str | None) -> dict[str, str]:
-    """Headers of every response, for pages of this origin."""
+    """Headers of all responses that let pages of this origin read them."""
     return {} if origin is None else {
         "access-control-allow-origin": origin,
         "access-control-expose-headers": ", ".join(_RESPONSE_HEADERS)}
@@ -133,7 +132,7 @@ PREFLIGHT = {"access-control-allow-methods": "GET, POST",
 
 
 def http_error(error: web.HTTPException, request: web.Request, max_body: int) -> ApiError:
-    """An error of aiohttp itself: unknown path, wrong method, or a body that is too large."""
+    """The API error for one that aiohttp raises: unknown path, wrong method or body too large."""
     if error.status == _TOO_LARGE:
         return ApiError(_TOO_LARGE, f"the request is larger than {max_body >> 20} MB; send less, "
                         "or ask the operator for a larger --max-body",
@@ -149,7 +148,7 @@ async def hide_version(_: web.Request, response: web.StreamResponse) -> None:
 
 async def write(request: web.Request, response: web.StreamResponse,
                 seconds: float) -> web.StreamResponse:
-    """Write a whole response piece by piece: slow clients have time, others are disconnected."""
+    """Write a whole response in pieces, with a timeout for each: slow clients are not cut off."""
     pieces = []
     if isinstance(response, web.Response) and isinstance(response.body, bytes) and (
             len(response.body) > _PIECE and request.method != "HEAD"):
@@ -165,7 +164,7 @@ async def write(request: web.Request, response: web.StreamResponse,
 
 
 async def in_time(request: web.Request, writing: Awaitable[object], seconds: float) -> None:
-    """Wait until a client has read what is written, for so long."""
+    """Wait for a write; disconnect the client if it takes longer than this."""
     try:
         async with asyncio.timeout(seconds):
             await writing
@@ -179,9 +178,9 @@ async def in_time(request: web.Request, writing: Awaitable[object], seconds: flo
 
 
 class _Connection(web.RequestHandler):
-    """A connection whose malformed requests are refused as others are.
+    """A connection that answers malformed requests with OpenAI's error object.
 
-    They are logged without their bytes, among which there may be a key.
+    It logs them without their content, which may contain a key.
     """
 
     def __init__(self, manager: web.Server, write_log: Callable[[str], None],
@@ -192,7 +191,7 @@ class _Connection(web.RequestHandler):
     def handle_error(self, request: web.BaseRequest, status: int = 500,
                      exc: BaseException | None = None, message: str | None = None
                      ) -> web.StreamResponse:
-        super().handle_error(request, status, exc, message)  # raises if there is a response already
+        super().handle_error(request, status, exc, message)  # raises if a response was started
         error = ApiError(status, "found bytes that are no valid request of HTTP, or one with "
                          "too long or too many headers")
         response = web.Response(status=status, text=error.content, content_type="application/json",
@@ -213,16 +212,16 @@ class ListenConfig:
     host: str = "127.0.0.1"
     port: int = 8001
     grace: float = 30.0  # seconds for unfinished requests at shutdown
-    first_request: float = 30.0  # seconds until a new connection must send one
-    keep_alive: float = 75.0  # seconds until a connection must send the next one
+    first_request: float = 30.0  # seconds within which a new connection must send a request
+    keep_alive: float = 75.0  # seconds until an idle connection is closed
 
 
 async def serve(server: Server, config: ListenConfig,
                 announce: Callable[[str, str | None], None] = lambda url, problem: None,
                 stop: asyncio.Event | None = None) -> None:
-    """Answer requests until a signal, or `stop`.
+    """Answer requests until a signal arrives or `stop` is set.
 
-    `announce` gets the address, and the reason why completions will fail, if they will.
+    `announce` gets the address, and the reason why completions would fail, if they would.
     """
     runner = web.AppRunner(server.application(), handler_cancellation=True,
                            shutdown_timeout=_SHUTDOWN)
@@ -260,14 +259,14 @@ async def _listen(server: Server, runner: web.AppRunner, config: ListenConfig) -
     loop = asyncio.get_running_loop()
 
     def protocol() -> Any:
-        """A connection that is closed if it sends no request in time (slow loris)."""
+        """A connection that is closed if it sends no request in time (slowloris attacks)."""
         assert runner.server is not None
-        found = _Connection(runner.server, server.write_log, loop=loop, access_log=None,
-                            keepalive_timeout=config.keep_alive,
-                            auto_decompress=False)  # it would be done on the event loop
-        server.silent.add(found)
-        loop.call_later(config.first_request, close_if_silent, found)
-        return found
+        connection = _Connection(runner.server, server.write_log, loop=loop, access_log=None,
+                                 keepalive_timeout=config.keep_alive,
+                                 auto_decompress=False)  # it would block the event loop
+        server.silent.add(connection)
+        loop.call_later(config.first_request, close_if_silent, connection)
+        return connection
 
     def close_if_silent(connection: Any) -> None:
         if connection in server.silent:
@@ -283,12 +282,12 @@ async def _listen(server: Server, runner: web.AppRunner, config: ListenConfig) -
 
 
 def _on_signals(event: asyncio.Event, seconds: float) -> asyncio.Event:
-    """The event, which a signal sets; the process then ends within these seconds."""
+    """Make signals set the event; the process then exits within this many seconds."""
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
         event.set()
-        # a model that is loaded or computes in a thread would hold the process up
+        # a thread that loads or runs a model would keep the process alive
         timer = threading.Timer(seconds, os._exit, (0,))
         timer.daemon = True
         timer.start()

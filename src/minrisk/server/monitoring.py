@@ -1,4 +1,4 @@
-"""What the operator sees of requests: the log, metrics, records, and the page at `GET /`."""
+"""What the operator can observe: the log, metrics, records, and the page at `GET /`."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from minrisk.io.platform import try_lock
 from minrisk.io.records import Weighting
 from minrisk.tasks.inspect import inspect
 
-CLIENT_LEFT = 499  # the status that proxies log; it is never sent
+CLIENT_LEFT = 499  # nginx's status for a client that disconnected; only logged
 OTHER = "other"
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
-_MAX_VALUES = 100  # limit of label values, so that clients cannot fill the memory
-_TAIL = 1 << 16
-_MODE = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)  # of Windows
-_MAX_REQUESTS = 100
-_MAX_SIZE = 16 << 20  # characters of all records
+_MAX_VALUES = 100  # combinations of labels per counter, so that clients cannot fill the memory
+_TAIL = 1 << 16  # bytes read per step while searching for the last complete line
+_MODE = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)  # Windows only
+_MAX_REQUESTS = 100  # completions, and failures, that the page shows
+_MAX_SIZE = 16 << 20  # characters of all completions that the page shows
 
 
 # the log
@@ -41,7 +41,7 @@ _MAX_SIZE = 16 << 20  # characters of all records
 
 @dataclass
 class Trace:
-    """One request; it contains no texts."""
+    """What the log says of one request; it contains no texts."""
 
     id: str
     route: str
@@ -66,14 +66,14 @@ class Trace:
                            **self.fields, "seconds": self.rounded_seconds()})
 
     def failure(self, status: int) -> str:
-        """The record of a request that failed, for the page."""
+        """The page's record of a failed request."""
         code = self.fields.get("error", "client_left" if status == CLIENT_LEFT else str(status))
         reason = f"{status} {HTTPStatus(status).phrase if code == str(status) else code}"
         return json.dumps({"id": self.id, "time": now(), "model": self.fields.get("model"),
                            "status": status, "error": reason, "seconds": self.rounded_seconds()})
 
     def rounded_seconds(self) -> dict[str, float]:
-        """The seconds of each step, and those since the request came."""
+        """The duration of each step, and of the whole request so far."""
         found = {"request": time.monotonic() - self.begin} | self.seconds
         return {name: round(value, 6) for name, value in found.items()}
 
@@ -96,7 +96,7 @@ def usage_counts(usage: Mapping[str, Any] | None) -> dict[str, int]:
 
 
 class Counter:
-    """A number that only grows, for each combination of labels."""
+    """A Prometheus counter: one increasing total per combination of labels."""
 
     def __init__(self, name: str, help: str, *labels: str) -> None:
         self.name, self._help, self._labels = name, help, labels
@@ -108,12 +108,12 @@ class Counter:
 
     def lines(self) -> Iterator[str]:
         yield from _head(self.name, self._help, "counter")
-        for values, total in list(self._values.items()):  # another thread may add some
+        for values, total in list(self._values.items()):  # a copy: other threads may add values
             yield f"{self.name}{_labels(self._labels, values)} {total:.10g}"
 
 
 class Gauge:
-    """A number that is read at each scrape."""
+    """A Prometheus gauge: a value that is read at each scrape."""
 
     def __init__(self, name: str, help: str, value: Callable[[], float]) -> None:
         self.name, self._help, self._value = name, help, value
@@ -124,7 +124,7 @@ class Gauge:
 
 
 class Histogram:
-    """Counts of values up to each bound."""
+    """A Prometheus histogram: counts of values up to each bound."""
 
     def __init__(self, name: str, help: str, bounds: Sequence[float]) -> None:
         self.name, self._help, self._bounds = name, help, bounds
@@ -174,7 +174,7 @@ class ServerMetrics:
                         Gauge("minrisk_drawing", "Samples that are being drawn.", drawing)]
 
     def count_judge_usage(self, usage: Mapping[str, int]) -> None:
-        """Add requests and tokens of judges, of which one thread reports."""
+        """Add requests and tokens of judges; called from one thread only."""
         for name, count in usage.items():
             if name == "requests":
                 self._judge_requests.add(count)
@@ -187,14 +187,14 @@ class ServerMetrics:
             self.seconds[name].add(seconds)
 
     def count_samples(self, counts: Mapping[str, int], usage: Mapping[str, int]) -> None:
-        """Add samples by their outcome, and the tokens that the upstream reports."""
+        """Add samples by outcome, and the tokens that the upstream reports."""
         for kind, count in counts.items():
             self.samples.add(count, kind)
         for name, count in usage.items():
             self.tokens.add(count, token_kind(name))
 
     def count_answer(self, summary: Mapping[str, Any]) -> None:
-        """Add what the field `minrisk` of an answer says."""
+        """Add the statistics in the `minrisk` object of an answer."""
         if "distinct" in summary:
             self.samples.add(summary["distinct"], "distinct")
         if summary.get("passed_through"):
@@ -213,7 +213,7 @@ class ServerMetrics:
 
 
 def token_kind(name: str) -> str:
-    """The label of a field of usage: `prompt_tokens` are of the kind `prompt`."""
+    """The label for a field of `usage`: `prompt` for `prompt_tokens`."""
     return name.removesuffix("_tokens")
 
 
@@ -235,11 +235,10 @@ def _escaped(value: str) -> str:
 
 
 class Recorder:
-    """Appends whole lines to a file.
+    """Appends whole lines to a file, which it locks against other servers.
 
-    A line is on the disk before its request is answered. An incomplete last line is removed: at
-    once after a failure, as of a full disk, and when the file is opened again after a kill. Only
-    one server can write a file.
+    Lines are synced to disk before their requests are answered. An incomplete last line is removed
+    after a failed write (as on a full disk), and when the file is opened again after a crash.
     """
 
     def __init__(self, path: str) -> None:
@@ -254,7 +253,7 @@ class Recorder:
 
     def append(self, line: str) -> Future[None]:
         """A future that is done when the line is on the disk."""
-        # a lone surrogate, as JSON may have one, becomes U+FFFD: UTF-8 cannot write it
+        # JSON may contain lone surrogates, which UTF-8 cannot encode: they become U+FFFD
         return self._thread.submit(self._write, valid_unicode(line).encode())
 
     def close(self) -> None:
@@ -268,7 +267,7 @@ class Recorder:
                 left = left[os.write(self._file, left):]
             os.fsync(self._file)
         except OSError:
-            _cut_torn_line(self._file)  # the next line must not be glued to a part of this one
+            _cut_torn_line(self._file)  # the next line must not be appended to a part of this one
             raise
 
 
@@ -292,9 +291,9 @@ def _cut_torn_line(file: int) -> None:
 
 
 class _RequestRecord(NamedTuple):
-    number: int  # in the order of the answers
-    strategy: Strategy | None  # that chose the answer, if there was a choice
-    line: str  # of the record
+    number: int  # counts answers, in order
+    strategy: Strategy | None  # None: nothing to choose from, or a failure
+    line: str  # JSON record
 
 
 @dataclass(frozen=True)
@@ -311,7 +310,7 @@ class Page:
                        unit="request").page
 
     def _weighted(self, record: dict[str, Any]) -> dict[str, Any]:
-        """The record with the weights of its samples, where they come from log-probabilities."""
+        """The record with the weights of its samples, if log-probabilities determine them."""
         if "samples" not in record:
             return record
         weights = self.weighting.or_uniform(record).of_columns(record)
@@ -319,7 +318,7 @@ class Page:
 
 
 class RecentRequests:
-    """The last requests in memory: the records of answers, and those of failures."""
+    """The latest requests, in memory: records of completions and of failures."""
 
     def __init__(self, weighting: Weighting) -> None:
         self._weighting = weighting
@@ -343,8 +342,8 @@ class RecentRequests:
 
     def snapshot(self, default: Strategy,
                  state: Mapping[str, object]) -> tuple[Strategy, Page]:
-        """The strategy of the newest choice, and the page of its requests and of those without a
-        choice, newest first.
+        """The latest strategy that chose, and a page, newest first, of all requests that it decided
+        or that had nothing to choose from.
         """
         strategy = next((one.strategy for one in reversed(self._completions) if one.strategy),
                         default)

@@ -1,6 +1,4 @@
-"""Requests of clients, checked: for completions, whose fields the upstream gets unchanged, and for
-rankings of given candidates.
-"""
+"""Reading and checking requests: completions, and rankings of given candidates."""
 
 from __future__ import annotations
 
@@ -21,32 +19,32 @@ from minrisk.server.responses import ApiError
 from minrisk.server.settings import Settings
 from minrisk.strategies.groups import Standard
 
-_REPLACED = ("minrisk", "n", "best_of", "stream", "stream_options", "seed")  # not passed on
+_REPLACED = ("minrisk", "n", "best_of", "stream", "stream_options", "seed")  # not forwarded
 _JSON_METRIC = JsonMatch(by="field")
 _RANKING_FIELDS = {"candidates", "references", "source", "weights", "counts", "model", "metric",
                    "strategy", "seed"}
 _OPTIONS = {"samples", "metric", "strategy", "seed", "return_candidates"}
 _MAX_CHOICES = 128
 _MAX_SEED = 1 << 63
-_MAX_VALUES = 1 << 19  # in a body; a prompt may be a list of tokens
-_MAX_DIGITS = 300  # of a number, which a double can hold
+_MAX_VALUES = 1 << 19  # JSON values in a body; a prompt may be a list of tokens
+_MAX_DIGITS = 300  # of an integer, so that it fits the range of a double
 
 
 @dataclass(frozen=True)
 class ClientRequest:
-    """One request of a client."""
+    """A client's request for completions."""
 
     api: API
-    given: dict[str, Any]  # the body as it came
+    given: dict[str, Any]  # the body as received
     model: str | None  # the one that samples
-    n: int  # choices in the answer
+    n: int  # number of choices in the answer
     samples: int
     strategy: Strategy
     seed: int
     stream: bool = False
     include_usage: bool = False
     return_candidates: bool = False
-    defaults: dict[str, Any] = field(default_factory=dict)  # fields added by the operator
+    defaults: dict[str, Any] = field(default_factory=dict)  # fields that minrisk adds
 
     @property
     def passes_through(self) -> bool:
@@ -59,7 +57,7 @@ class ClientRequest:
 
     @property
     def source(self) -> str | None:
-        """The text that is answered, for metrics that read it."""
+        """The text that is answered, for metrics that use the source."""
         if self.api == "completions":
             prompt = self.given.get("prompt")
             return prompt if isinstance(prompt, str) else None
@@ -73,20 +71,20 @@ class ClientRequest:
         return {name: self.given[name]}
 
     def upstream_request(self) -> UpstreamRequest:
-        """The query for samples."""
+        """The request for samples that is sent to the upstream."""
         body = {name: value for name, value in self.given.items()
                 if name not in _REPLACED and value is not None}
         if "logprobs" in self.defaults and not body.get("logprobs"):
-            body.pop("logprobs", None)  # needed to choose, whether or not the client wants them
+            body.pop("logprobs", None)  # the choice needs them even if the client declined them
         return UpstreamRequest({**self.defaults, **body, **self._model_field()},
                                partial(request_seed, self.seed),
                                frozenset({"seed"} | self.defaults.keys() - body.keys()))
 
     def pass_through_body(self, stream: bool = False) -> dict[str, Any]:
-        """The body of a request that is passed through, with or without a stream."""
-        ours = {"minrisk"} if stream else {"minrisk", "stream", "stream_options"}
+        """The body of a request that is passed through, streamed or not."""
+        dropped = {"minrisk"} if stream else {"minrisk", "stream", "stream_options"}
         return {name: value for name, value in self.given.items()
-                if name not in ours} | self._model_field()
+                if name not in dropped} | self._model_field()
 
     def _model_field(self) -> dict[str, Any]:
         return {} if self.model is None else {"model": self.model}
@@ -100,7 +98,7 @@ def _text(content: Any) -> str | None:
 
 
 def read_json(raw: bytes) -> dict[str, Any]:
-    """The JSON object of a body; only values that can be passed on unchanged are accepted."""
+    """The JSON object of a body; values that cannot be forwarded unchanged are refused."""
     try:
         found = json.loads(raw, parse_constant=_no_number, parse_float=_number, parse_int=_integral)
     except RecursionError:
@@ -141,7 +139,7 @@ def _check_size(found: Any) -> None:
 
 
 def read_request(api: API, given: dict[str, Any], settings: Settings) -> ClientRequest:
-    """Check the fields that minrisk reads; fields for the upstream are not checked here."""
+    """Check the fields that minrisk reads; the upstream checks the others."""
     _check_prompt(api, given)
     preset = settings.preset_of(given.get("model"))
     options = _options(given)
@@ -178,7 +176,7 @@ def wants_json(given: dict[str, Any]) -> bool:
 
 
 def _with_temperature(given: dict[str, Any], smallest: float | None) -> dict[str, Any]:
-    """The request, with at least the temperature that the operator wants."""
+    """The request, with the temperature raised to the operator's minimum."""
     value: Any = given.get("temperature")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if smallest is None or not is_number or value >= smallest:
@@ -188,7 +186,7 @@ def _with_temperature(given: dict[str, Any], smallest: float | None) -> dict[str
 
 def _defaults(api: API, settings: Settings, strategy: Strategy) -> dict[str, Any]:
     found: dict[str, Any] = {"temperature": settings.temperature}
-    # a metric of segments judges samples by more than their texts
+    # metrics that need the whole segment may use log-probabilities
     if settings.weighting.by_logprobs or any(m.needs_segment for m in metrics_of(strategy)):
         found["logprobs"] = True if api == "chat" else 1
     return found
@@ -211,7 +209,7 @@ def _check_prompt(api: API, given: dict[str, Any]) -> None:
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
-    """The options in the `minrisk` object of the request body."""
+    """The `minrisk` object of the request body."""
     found = given.get("minrisk")
     if found is None:
         return {}

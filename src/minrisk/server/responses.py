@@ -1,4 +1,4 @@
-"""What clients get, in OpenAI's protocol: completions, whole or in chunks, and errors."""
+"""Responses in OpenAI's format: completions, whole or in chunks, and errors."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from minrisk.server.choosing import Chosen
 if TYPE_CHECKING:
     from minrisk.server.requests import ClientRequest
 
-END = b"data: [DONE]\n\n"  # of a stream
+END = b"data: [DONE]\n\n"  # the last event of a stream
 NO_RETRY = {"x-should-retry": "false"}  # minrisk has retried already
-ABSTAINED = "abstained"  # the code of an error that is no failure: the samples disagree
+ABSTAINED = "abstained"  # error code of an intended refusal: the samples disagree
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 _IDS = {"chat": "chatcmpl", "completions": "cmpl"}
 _OBJECTS = {"chat": "chat.completion", "completions": "text_completion"}
-_MESSAGE_PARTS = ("role", "content", "refusal", "tool_calls")  # these have chunks of their own
+_MESSAGE_PARTS = ("role", "content", "refusal", "tool_calls")  # each has its own chunk
 _HEADERS = ("samples", "distinct", "utility", "confidence", "calibrated", "signature", "abstained",
             "passed_through")
 _KINDS = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error",
@@ -37,7 +37,7 @@ class Completion:
     """The answer to a request for completions, to be sent whole or in chunks."""
 
     request: ClientRequest
-    head: Mapping[str, Any]  # `id`, `model` and other fields, as the upstream has them
+    head: Mapping[str, Any]  # `id`, `model` and the upstream's other top-level fields
     choices: list[dict[str, Any]]
     usage: Mapping[str, Any] | None
     summary: Mapping[str, Any]  # the field `minrisk`: sample counts, and how the choice was made
@@ -68,7 +68,7 @@ class Completion:
 
 def completion(request: ClientRequest, parts: Sequence[CompletionResponse], chosen: Chosen | None,
                abstain_text: str | None) -> Completion:
-    """The answer with the best choices; without a choice, it is the upstream's own first one."""
+    """The answer with the best choices; if `chosen` is None, the upstream's first answer."""
     sources = [(choice.raw, part) for part in parts for choice in part.choices]
     if chosen is None:
         part, raws = parts[0], [choice.raw for choice in parts[0].choices]
@@ -77,7 +77,7 @@ def completion(request: ClientRequest, parts: Sequence[CompletionResponse], chos
     found = raws[:request.n]
     summary: dict[str, Any] = {"samples": len(sources), "requested": request.samples}
     if request.passes_through:
-        summary["passed_through"] = True  # there was nothing to choose from
+        summary["passed_through"] = True
     if chosen is not None:
         summary |= chosen.fields
         if chosen.disagreement is not None:
@@ -94,7 +94,7 @@ def completion(request: ClientRequest, parts: Sequence[CompletionResponse], chos
 
 
 def _abstention(request: ClientRequest, reason: str, text: str | None) -> dict[str, Any]:
-    """A choice without an answer: this text, or the form in which OpenAI's models refuse."""
+    """A choice that abstains: with the given text, or as a refusal in OpenAI's format."""
     if request.api != "chat":
         answer: dict[str, Any] = {"text": text or ""}
     elif text is not None:
@@ -123,7 +123,7 @@ def _header(value: Any) -> str:
 
 def _with_judges(usage: dict[str, Any] | None,
                  judges: Mapping[str, int]) -> dict[str, Any] | None:
-    """The usage with the tokens of judges; None if one of them is unknown."""
+    """The usage plus the tokens of judges; None if either is unknown."""
     tokens = {name: count for name, count in judges.items() if name != "requests"}
     if usage is None or (judges and not tokens):
         return None
@@ -132,7 +132,7 @@ def _with_judges(usage: dict[str, Any] | None,
 
 
 def summed_usage(parts: Sequence[CompletionResponse]) -> dict[str, Any] | None:
-    """The sum of the token counts; None if any answer has none."""
+    """The sum of the token counts; None if any answer lacks them."""
     counts = total_usage(part.usage for part in parts)
     if counts is None:
         return None
@@ -155,12 +155,12 @@ def _summed(details: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def event(content: bytes) -> bytes:
-    """An event of a stream, with this JSON."""
+    """A server-sent event with this JSON."""
     return b"data: " + content + b"\n\n"
 
 
 def _deltas(choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Chunks with role, content, refusal, tool calls and finish_reason, in this order."""
+    """The chunks of a chat choice: role, content, refusal, tool calls, finish_reason."""
     message = choice.get("message") or {"content": choice.get("text")}
     index = choice["index"]
     others = {key: value for key, value in message.items()
@@ -192,7 +192,7 @@ def _text_chunk(choice: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ApiError(Exception):
-    """An error that the client gets, with its HTTP status."""
+    """An error that is sent to the client, with its HTTP status."""
 
     def __init__(self, status: int, message: str, *, param: str | None = None,
                  code: str | None = None, headers: Mapping[str, str] | None = None,
@@ -202,7 +202,7 @@ class ApiError(Exception):
         self.param = param
         self.code = code
         self.headers = dict(headers or {})
-        self._content = content  # from the upstream, passed on unchanged
+        self._content = content  # the upstream's error body, forwarded unchanged
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _api_error, (self.status, str(self), self.param, self.code, self.headers,
@@ -227,7 +227,7 @@ def _api_error(status: int, message: str, param: str | None, code: str | None,
 
 
 def upstream_error(error: MinriskError) -> ApiError:
-    """The upstream's own error where there is one; the upstream's address is not disclosed."""
+    """The error for the client, without the upstream's address; 4xx errors are forwarded."""
     response = error_response(error)
     if response is None:
         return ApiError(502, "the upstream did not answer; try again later",
@@ -235,7 +235,7 @@ def upstream_error(error: MinriskError) -> ApiError:
     if not 400 <= response.status < 500:
         return ApiError(502, f"the upstream answered with status {response.status}; "
                         "try again later", code="upstream_error", headers=NO_RETRY)
-    if response.status in (401, 403, 407):  # about the server's key, not the client's
+    if response.status in (401, 403, 407):  # they concern the server's key, not the client's
         return ApiError(502, f"the upstream refuses the server's key (status {response.status}); "
                         "the operator must fix the key", code="upstream_key", headers=NO_RETRY)
     return ApiError(response.status, str(error), headers=_retry_headers(response) | NO_RETRY,
@@ -248,7 +248,7 @@ def _retry_headers(response: ErrorResponse) -> dict[str, str]:
 
 
 def _error_object(response: ErrorResponse) -> str:
-    """The unchanged body if it is JSON with an error, else its text in such an object."""
+    """The unchanged body if it is an OpenAI error object, else its text in such an object."""
     try:
         found = json.loads(response.content)
     except (ValueError, RecursionError):
@@ -257,5 +257,5 @@ def _error_object(response: ErrorResponse) -> str:
         return response.content
     message = (found.get("message") or found.get("detail") or found.get("error")
                if isinstance(found, dict) else None)
-    words = message if isinstance(message, str) else response.content[:500]
-    return json.dumps(ApiError(response.status, words or "the upstream refused").body)
+    text = message if isinstance(message, str) else response.content[:500]
+    return json.dumps(ApiError(response.status, text or "the upstream refused").body)

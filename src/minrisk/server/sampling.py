@@ -1,4 +1,4 @@
-"""The samples of a request: the queue, and those that come in time, or before a vote is decided."""
+"""Sampling for a request: the queue, the deadline, and early stopping of votes."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from minrisk.server.backends import Backend
 
 _RETRY_AFTER = {"retry-after": "1"}
-_MAX_COUNTING = 1.0  # seconds for which the next samples wait for votes
-_MAX_EVENTS = 64  # of a stream, that wait for a client to read them
-_TRY_LATER = {408, 425, 429}  # statuses of temporary errors
+_MAX_COUNTING = 1.0  # seconds that the next wave of samples waits for votes to be counted
+_MAX_EVENTS = 64  # buffered stream events before a slow client causes backpressure
+_TRANSIENT = {408, 425, 429}  # client-error statuses that a retry may resolve
 
 
 class SampleLimit:
-    """A semaphore over samples, first come first served, and a bounded queue of requests.
+    """A fair semaphore over samples, with a bounded queue of requests.
 
-    It is for one event loop, and needs no lock.
+    It belongs to one event loop, so it needs no lock.
     """
 
     def __init__(self, capacity: int, queue: int) -> None:
@@ -45,12 +45,12 @@ class SampleLimit:
 
     @property
     def in_use(self) -> int:
-        """Samples that are being drawn."""
+        """Number of samples being drawn."""
         return self._capacity - self._free
 
     @contextmanager
     def admission(self) -> Iterator[Admission]:
-        """Admit a request, which is counted as waiting until its first sample starts."""
+        """Admit a request; it counts as waiting until its first sample starts."""
         is_busy = self._free == 0 or bool(self._waiting)
         if is_busy and self.requests_waiting >= self._queue:
             raise ApiError(429, f"{self.requests_waiting} requests are waiting already; "
@@ -63,7 +63,7 @@ class SampleLimit:
 
     @asynccontextmanager
     async def hold(self, samples: int) -> AsyncIterator[None]:
-        """Occupy room for samples while they are drawn; at most the whole capacity."""
+        """Hold capacity for samples while they are drawn; at most the whole capacity."""
         size = min(samples, self._capacity)
         await self._acquire(size)
         try:
@@ -75,17 +75,17 @@ class SampleLimit:
         if not self._waiting and self._free >= size:
             self._free -= size
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (size, turn)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (size, waiter)
         self._waiting.append(entry)
         try:
-            await turn
+            await waiter
         except asyncio.CancelledError:
-            if not turn.cancelled():  # its turn came at the same moment
+            if not waiter.cancelled():  # capacity was granted just before the cancellation
                 self._release(size)
             elif entry in self._waiting:
                 self._waiting.remove(entry)
-                self._wake()  # the next one may be smaller
+                self._wake()  # the next entry may be smaller and fit now
             raise
 
     def _release(self, size: int) -> None:
@@ -94,14 +94,14 @@ class SampleLimit:
 
     def _wake(self) -> None:
         while self._waiting and self._waiting[0][0] <= self._free:
-            size, turn = self._waiting.popleft()
-            if not turn.done():
+            size, waiter = self._waiting.popleft()
+            if not waiter.done():
                 self._free -= size
-                turn.set_result(None)
+                waiter.set_result(None)
 
 
 class Admission:
-    """The place of a request in the queue, which its first sample ends."""
+    """The place of a request in the queue, until its first sample starts."""
 
     def __init__(self, limit: SampleLimit) -> None:
         self._limit = limit
@@ -110,13 +110,13 @@ class Admission:
 
     @asynccontextmanager
     async def hold(self, samples: int) -> AsyncIterator[None]:
-        """Occupy room for samples of the request while they are drawn."""
+        """Hold capacity for samples of the request while they are drawn."""
         async with self._limit.hold(samples):
             self.end()
             yield
 
     def end(self) -> None:
-        """End the wait: the first sample has started, or the request was cancelled."""
+        """Leave the queue: the first sample has started, or the request has ended."""
         if self._is_waiting:
             self._is_waiting = False
             self._limit.requests_waiting -= 1
@@ -124,28 +124,29 @@ class Admission:
 
 @dataclass
 class SampleCollector:
-    """The samples of a request that have come so far."""
+    """The samples of a request that have arrived so far."""
 
     request: ClientRequest
     vote: Vote | None = None
     find_votes: Callable[[Sequence[Choice], Votes], Awaitable[Votes]] | None = None
     parts: list[CompletionResponse] = field(default_factory=list)
     errors: list[MinriskError] = field(default_factory=list)
-    failed: int = 0  # samples
-    started: asyncio.Event = field(default_factory=asyncio.Event)  # the first part has come
-    stop: asyncio.Event = field(default_factory=asyncio.Event)  # the rest is not needed
-    is_late: bool = False
-    votes: Votes = field(default_factory=Votes)  # that were counted last
-    candidates: list[Candidate] = field(default_factory=list)  # the first ones, read for a vote
+    failed: int = 0  # number of samples
+    started: asyncio.Event = field(default_factory=asyncio.Event)  # the first part has arrived
+    stop: asyncio.Event = field(default_factory=asyncio.Event)  # no further samples are needed
+    is_late: bool = False  # the deadline has passed
+    votes: Votes = field(default_factory=Votes)  # of the samples counted last
+    candidates: list[Candidate] = field(default_factory=list)  # of the samples counted so far
     counting: asyncio.Future[None] | None = None
-    counted_parts: int = 0  # whose votes are counted, or being counted
+    counted_parts: int = 0  # number of parts whose votes are counted or being counted
     events: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(_MAX_EVENTS))
-    is_relayed: bool = False  # the backend streams its answer, of which `events` has come
+    is_relayed: bool = False  # the backend streams its answer, chunk by chunk, into `events`
 
     async def waves(self) -> AsyncIterator[range]:
-        """The numbers of the samples to draw: of all, or of those before a vote is looked at.
+        """The ranges of samples to draw: all at once, or in waves if a vote may stop early.
 
-        The next ones come when the votes of those before are counted; all, if that takes long.
+        A wave starts when the votes of the previous one are counted. If counting takes too long,
+        the rest is drawn at once.
         """
         end, n = 0, self.request.samples
         while end < n:
@@ -156,11 +157,11 @@ class SampleCollector:
             yield range(start, end)
             if self.counting is not None:
                 await asyncio.wait({self.counting}, timeout=_MAX_COUNTING)
-            if self.stop.is_set() or not self.parts:  # an upstream that fails is not asked again
+            if self.stop.is_set() or not self.parts:  # a failing upstream gets no further wave
                 return
 
     async def relay(self, chunk: dict[str, Any]) -> None:
-        """Pass a chunk of the backend's stream on; waits for a client that reads slowly."""
+        """Forward a chunk of the backend's stream; waits if the client reads slowly."""
         choices = chunk.get("choices")
         is_end = isinstance(choices, list) and any(
             isinstance(one, dict) and one.get("finish_reason") for one in choices)
@@ -176,17 +177,17 @@ class SampleCollector:
 
     @property
     def count(self) -> int:
-        """Number of samples that have come."""
+        """Number of samples that have arrived."""
         return sum(len(part.choices) for part in self.parts)
 
     def report(self, found: CompletionResponse | MinriskError, samples: int) -> None:
-        """Add a part, or the error of a part with `samples` samples."""
+        """Add a part, or the error of a request for this many samples."""
         if isinstance(found, MinriskError):
-            # the frames of its traceback refer to this collector
+            # the frames of its traceback refer to this collector: a reference cycle
             self.errors.append(found.with_traceback(None))
             self.failed += samples
             if _is_bad_request(found) and not self.parts:
-                self.stop.set()  # the others would be refused as well
+                self.stop.set()  # the upstream would refuse the other requests, too
             return
         self.parts.append(found)
         self.started.set()
@@ -194,17 +195,17 @@ class SampleCollector:
             self.counting = asyncio.ensure_future(self._count_votes(self.vote))
 
     async def _count_votes(self, vote: Vote) -> None:
-        """Count the votes of all parts that have come meanwhile, until there are no more.
+        """Count votes until those of all parts that have arrived are counted.
 
-        Answers are found in another process, for texts may take long. So a vote trails the samples,
-        by those that come while it counts the ones before.
+        Answers are extracted in another process, because that may take long for some texts; further
+        samples may arrive meanwhile, so the count may lag behind them.
         """
         assert self.find_votes is not None
         while self.counted_parts < len(self.parts):
             before = sum(len(part.choices) for part in self.parts[:self.counted_parts])
             self.counted_parts = len(self.parts)
             choices = self.choices
-            with suppress(MinriskError):  # ranking has the same error, and tells it
+            with suppress(MinriskError):  # ranking raises the same error and reports it
                 self.votes = await self.find_votes(choices[before:], self.votes)
                 if len(self.candidates) == before:
                     self.candidates += self.votes.candidates
@@ -216,7 +217,7 @@ class SampleCollector:
 
 async def collect_samples(backend: Backend, admission: Admission, collector: SampleCollector,
                           settings: Settings) -> None:
-    """Collect samples until all samples have come, a vote is decided, or the deadline passes."""
+    """Collect samples until all have arrived, a vote is decided, or the deadline passes."""
     work = asyncio.ensure_future(
         backend.sample(collector.request, collector.waves(), admission, collector.report))
     stop = asyncio.ensure_future(collector.stop.wait())
@@ -248,20 +249,18 @@ def _check(collector: SampleCollector, settings: Settings) -> None:
 def _is_bad_request(error: MinriskError) -> bool:
     response = error_response(error)
     return (response is not None and 400 <= response.status < 500
-            and response.status not in _TRY_LATER)
+            and response.status not in _TRANSIENT)
 
 
 def new_collector(request: ClientRequest, settings: Settings, run: Compute) -> SampleCollector:
-    """A collector for a request; for exact-match metrics, with early stopping by vote.
-
-    `run` calls a function where its time harms no other request.
+    """A collector for a request; votes may stop early. `run` calls a function in a worker process.
     """
     metric = request.strategy.metric
     if answer_of(metric) is None or settings.stop_error is None or request.n > 1 or (
-            request.strategy.name != "standard"):  # the only strategy that is a vote
+            request.strategy.name != "standard"):  # the only strategy that is a majority vote
         return SampleCollector(request)
     async def find_votes(choices: Sequence[Choice], earlier: Votes) -> Votes:
-        call = asyncio.to_thread if metric.loads_model else run  # a model is in this process
+        call = asyncio.to_thread if metric.loads_model else run  # the model is in this process
         return await call(votes, metric, comparable(choices), request.wants_json,
                           settings.prefer_finished, earlier.classes)
 

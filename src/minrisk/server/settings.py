@@ -1,4 +1,4 @@
-"""Settings of the operator of a server."""
+"""The operator's settings of a server."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from minrisk.strategies.calibrated import fits
 from minrisk.tasks.decode import MeasureOptions
 
 AbstainAs = Literal["refusal", "error", "text"]
-_MAX_NAME = 256  # characters of a model's name: it is logged and remembered
+_MAX_NAME = 256  # characters of a model's name, which is logged and cached
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A model as clients name it: the model that samples, and how one sample is chosen."""
+    """What a model name stands for: the upstream's model, and how one sample is chosen."""
 
     model: str | None  # None: the model that the client names
     samples: int
@@ -35,7 +35,7 @@ class Preset:
 
 @dataclass(frozen=True)
 class Methods:
-    """The metrics and strategies that clients may name; some others run programs."""
+    """The metrics and strategies that clients may request; others could run programs."""
 
     metrics: Mapping[str, AnyMetric] = field(default_factory=dict)
     strategies: frozenset[str] = frozenset()
@@ -86,33 +86,32 @@ def _not_allowed(kind: str, name: str, allowed: Iterable[str]) -> ApiError:
 class Settings:
     """Everything that is the same for all requests."""
 
-    preset: Preset  # for all models without an alias
+    preset: Preset  # for model names that are not aliases
     aliases: Mapping[str, Preset] = field(default_factory=dict)
     methods: Methods = Methods()
     weighting: Weighting = UNIFORM
     max_samples: int = 64
     min_samples: int = 1
-    max_candidates: int = 1024  # per request to rank
-    temperature: float = 1.0  # if the client gives none
-    min_temperature: float | None = None  # of samples, whatever the client gives
-    prefer_finished: bool = True  # over candidates truncated at the limit of tokens
+    max_candidates: int = 1024  # per ranking request
+    temperature: float = 1.0  # default if the client sends none
+    min_temperature: float | None = None  # lower temperatures of clients are raised to this
+    prefer_finished: bool = True  # ignore samples truncated at the token limit if others remain
     confidence: bool | None = None  # None: only where it needs no model
-    # of how far the samples disagree
-    measures: MeasureOptions = field(default_factory=MeasureOptions)
+    measures: MeasureOptions = field(default_factory=MeasureOptions)  # uncertainty, abstention
     calibration: Calibration | None = None  # of the choices by one of the strategies
     abstain_as: AbstainAs = "refusal"
-    abstain_text: str = ""  # the answer, as "text"
-    stop_error: float | None = 0.05  # the error rate at which a vote is stopped; None: never
+    abstain_text: str = ""  # the answer if abstain_as is "text"
+    stop_error: float | None = 0.05  # error rate of early stopping; None: no early stopping
     deadline: float = 600.0  # seconds for the samples of a request
-    choosing_deadline: float = 60.0  # seconds to choose one of them
+    choosing_deadline: float = 60.0  # seconds for choosing one of them
     heartbeat: float = 10.0  # seconds between comments in a stream
-    body_timeout: float = 30.0  # seconds to receive a request
-    write_timeout: float = 60.0  # seconds for which a client may not read its stream
-    max_body: int = 10 << 20  # bytes
+    body_timeout: float = 30.0  # seconds to receive a request's body
+    write_timeout: float = 60.0  # seconds after which a client that does not read is disconnected
+    max_body: int = 10 << 20  # bytes of a request
     keys: Keys = field(default_factory=Keys)
     hosts: Hosts = field(default_factory=Hosts)
-    allow_origin: str | None = None  # for pages of another origin (CORS)
-    show_page: bool = False
+    allow_origin: str | None = None  # CORS: whose pages may send requests
+    show_page: bool = False  # serve the page of recent requests at `GET /`
 
     def __post_init__(self) -> None:
         self._check_samples(self.preset, "samples={samples}")
@@ -126,7 +125,7 @@ class Settings:
                 samples=preset.samples, least=self.min_samples, most=self.max_samples, **values))
 
     def preset_of(self, model: Any) -> Preset:
-        """The preset for the model that a client names."""
+        """The preset for the model that a client requests."""
         if model is not None and not (isinstance(model, str) and len(model) <= _MAX_NAME):
             raise ApiError(400, f"model must be a string of at most {_MAX_NAME} characters",
                            param="model")
@@ -138,7 +137,7 @@ class Settings:
                        code="model_not_found")
 
     def prepare(self) -> None:
-        """Load all models that choosing needs."""
+        """Load all models that metrics need."""
         for preset in (self.preset, *self.aliases.values()):
             prepare(preset.strategy)
         self.methods.prepare()

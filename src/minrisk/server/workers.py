@@ -1,4 +1,4 @@
-"""Worker processes for all work whose time depends on content: it ends when nobody waits for it."""
+"""Worker processes for content-dependent work, which ends when its request is cancelled."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ from minrisk._core.process import ignore_interrupts, interrupts_held
 
 T = TypeVar("T")
 _HEADER = struct.Struct("!Q")  # before a message: its length
-_PIECE = 1 << 20  # bytes that are read at a time
-_LONG = 0.25  # seconds of computing after which other jobs get a further worker, and go first
-_VERY_LONG = 1.0  # seconds after which they do if a job waits, as for a program
-_LEFT = 0.25  # seconds for which a job that nobody waits for may go on
-_EXIT = 0.5  # seconds that a worker has to end the programs that it started
-_LARGE = 1 << 18  # bytes of a job that has workers of its own
-_FURTHER = 4  # workers for each core that long jobs may occupy
-_NICE = 19  # of a worker with a long job
+_PIECE = 1 << 20  # bytes per read
+_LONG = 0.25  # seconds of CPU time after which a job is long: it yields to others
+_VERY_LONG = 1.0  # seconds of wall time after which a job that waits, as for a program, is long
+_ABANDON_GRACE = 0.25  # seconds for an abandoned job to finish
+_EXIT = 0.5  # seconds for a worker to end the programs that it started
+_LARGE = 1 << 18  # bytes from which a job goes to the pool for large jobs
+_LONG_JOBS = 4  # limit of concurrent long jobs per worker of the pool's size
+_NICE = 19  # niceness of a worker with a long or large job
 _METHODS = get_all_start_methods()
-# not "fork": locks that other threads hold would never be released
+# not "fork": a child would inherit locks that other threads hold, and nothing would release them
 _CONTEXT: Any = get_context("forkserver" if "forkserver" in _METHODS else "spawn")
-if "forkserver" in _METHODS:  # what each worker needs is imported once
+if "forkserver" in _METHODS:  # import once what every worker needs
     _CONTEXT.set_forkserver_preload(["__main__", "minrisk.server.choosing"])
 
 
 class WorkerDiedError(MinriskError):
-    """The process of a job has ended, as if it ran out of memory."""
+    """A worker process has died, perhaps for lack of memory."""
 
 
 @dataclass(eq=False)
 class _Worker:
-    """A process that does one job after the other."""
+    """A process that runs one job at a time."""
 
     process: BaseProcess
     connection: socket.socket
-    is_long: bool = False  # its job takes long
-    begin: float = 0.0  # of its job
-    computed_before: float = 0.0  # seconds
+    is_long: bool = False  # its job is long
+    begin: float = 0.0  # when its job began, on the monotonic clock
+    computed_before: float = 0.0  # seconds of CPU time before its job
 
     @classmethod
     def start(cls, nice: int) -> _Worker:
@@ -72,7 +72,7 @@ class _Worker:
         return cls(process, ours)
 
     def ask(self, content: bytes) -> asyncio.Future[bytearray]:
-        """The reply to a message, which comes later."""
+        """Send a job; the future gets the reply."""
         self.begin, (self.computed_before, _) = time.monotonic(), self._status()
         return asyncio.ensure_future(self._reply(content))
 
@@ -97,15 +97,15 @@ class _Worker:
 
     @property
     def takes_long(self) -> bool:
-        """Whether its job has computed or waited for long; on a busy machine, others compute."""
+        """Whether its job is long; time spent runnable, waiting for a CPU, does not count."""
         computed, is_ready = self._status()
         return computed - self.computed_before > _LONG or (
             not is_ready and time.monotonic() - self.begin > _VERY_LONG)
 
     def _status(self) -> tuple[float, bool]:
-        """Seconds that the process has computed, and whether it only waits for the processor.
+        """The process's CPU time in seconds, and whether it is running or runnable.
 
-        Where the system does not say, those of the clock.
+        Without /proc, wall time and False.
         """
         if sys.platform == "win32":
             return time.monotonic(), False
@@ -118,24 +118,24 @@ class _Worker:
         return (user + system) / os.sysconf("SC_CLK_TCK"), state == "R"
 
     def yield_processor(self) -> None:
-        """Let the processes of other jobs go first."""
+        """Mark the job as long, and lower the priority of its process."""
         self.is_long = True
-        if sys.platform != "win32":  # which has no priorities of this kind
+        if sys.platform != "win32":  # Windows has no niceness
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, self.process.pid or 0, _NICE)
 
     def end(self) -> None:
-        """End the process, whatever it does, and its job with an error."""
+        """End the process; its job fails with WorkerDiedError."""
         with suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
-        self.process.terminate()  # it ends the programs that it has started
+        self.process.terminate()  # lets it end the programs that it has started
         self.process.join(_EXIT)
         self.process.kill()
         self.process.join()
 
 
 class Workers:
-    """Worker processes for jobs; large ones, which may take long, do not delay small ones."""
+    """Two pools of worker processes, so that large jobs do not delay small ones."""
 
     def __init__(self, size: int) -> None:
         self._small, self._large = _Pool(size), _Pool(max(1, size // 2), _NICE)
@@ -145,49 +145,50 @@ class Workers:
         await self.run(os.getpid)
 
     async def close(self) -> None:
-        """End all processes, also those that work."""
+        """End all processes, including busy ones."""
         await asyncio.gather(self._small.close(), self._large.close())
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
-        """The result of a function of a module, computed in a worker process.
+        """The result of a module-level function, called in a worker process.
 
         Raises:
-            WorkerDiedError: if the process ends by itself, twice, or because the server stops.
+            WorkerDiedError: if the process dies twice, or the server stops.
         """
         content = pickle.dumps((function, args), pickle.HIGHEST_PROTOCOL)
         pool = self._large if len(content) > _LARGE else self._small
         reply = await pool.reply(content)
-        del content  # which the traceback of an error would keep
-        is_result, found = _unpickled(reply)
+        del content  # the traceback of an error would keep it alive
+        is_result, value = _unpickled(reply)
         if is_result:
-            result: T = found
+            result: T = value
             return result
-        raise found
+        raise value
 
 
 class _Pool:
-    """A pool of worker processes, which start when they are needed.
+    """A pool of worker processes, started on demand.
 
-    A job whose caller is cancelled, because a client has left or a deadline has passed, is ended
-    with its process. Jobs that take long do not keep others waiting: there are further workers for
-    these, up to a limit, above which a job is ended and begun again when another one is finished.
+    If the caller of a job is cancelled, because its client has disconnected or a deadline has
+    passed, the job is ended with its process. A long job frees its place in the pool: another
+    worker is started for the jobs behind it. Above a limit of such jobs, a job is ended instead,
+    and started again when another long job has finished.
     """
 
     def __init__(self, size: int, nice: int = 0) -> None:
         self._size = size
         self._nice = nice
-        self._long_turns = asyncio.Semaphore(size * _FURTHER)
+        self._long_jobs = asyncio.Semaphore(size * _LONG_JOBS)
         self._workers: set[_Worker] = set()
         self._idle: list[_Worker] = []
         self._starting = 0
         self._waiting: deque[asyncio.Future[_Worker]] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()  # of workers that start or end
+        self._tasks: set[asyncio.Task[None]] = set()  # that start or end workers
         self._is_closed = False
 
     async def close(self) -> None:
         self._is_closed = True
-        for turn in self._waiting:
-            turn.cancel()
+        for waiter in self._waiting:
+            waiter.cancel()
         await asyncio.gather(*map(self._end, [*self._workers]), *self._tasks,
                              return_exceptions=True)
 
@@ -195,26 +196,26 @@ class _Pool:
         """The reply of a worker to a job."""
         try:
             return await self._reply(content)
-        except WorkerDiedError:  # the system may have ended it while it was idle
+        except WorkerDiedError:  # the worker may have been killed while idle: retry once
             return await self._reply(content)
 
     async def _reply(self, content: bytes) -> bytearray:
         async with self._job(content) as (worker, job):
             while not (job.done() or worker.takes_long):
                 await asyncio.wait({job}, timeout=_LONG)
-            if not (job.done() or self._long_turns.locked()):
-                async with self._long_turns:
-                    await self._outlast(worker, job)
+            if not (job.done() or self._long_jobs.locked()):
+                async with self._long_jobs:
+                    await self._finish_long(worker, job)
             if job.done():
                 return job.result()
-        async with self._long_turns, self._job(content) as (worker, job):
-            await self._outlast(worker, job)
+        async with self._long_jobs, self._job(content) as (worker, job):
+            await self._finish_long(worker, job)
             return job.result()
 
     @asynccontextmanager
     async def _job(self, content: bytes) -> AsyncIterator[
             tuple[_Worker, asyncio.Future[bytearray]]]:
-        """A job, and the worker that does it; it is ended if it is not finished at the end."""
+        """A running job and its worker; on exit, an unfinished job is ended."""
         worker = await self._take()
         job = worker.ask(content)
         try:
@@ -230,22 +231,22 @@ class _Pool:
     async def _take(self) -> _Worker:
         if self._is_closed:
             raise WorkerDiedError("the worker processes have been stopped")
-        turn: asyncio.Future[_Worker] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        waiter: asyncio.Future[_Worker] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
         self._assign()
         try:
-            return await turn
+            return await waiter
         except asyncio.CancelledError:
-            if not turn.cancelled():  # its turn came at the same moment
-                self._give_back(turn.result())
+            if not waiter.cancelled():  # a worker was assigned just before the cancellation
+                self._give_back(waiter.result())
             raise
 
     def _assign(self) -> None:
-        """Give idle workers to those who wait, and start a further one where that is due."""
+        """Assign idle workers to waiting jobs, and start another one if the pool has room."""
         while self._waiting and (self._idle or self._waiting[0].done()):
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(self._idle.pop())
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(self._idle.pop())
         present = len(self._workers) + self._starting
         if self._waiting and self._starting < len(self._waiting) and not self._is_closed and (
                 present - self._long < self._size):
@@ -271,24 +272,24 @@ class _Pool:
             await self._end(worker)
         else:
             self._give_back(worker)
-            self._assign()  # others may wait for a further one
+            self._assign()  # starts another one if jobs are still waiting
 
-    async def _outlast(self, worker: _Worker, job: asyncio.Future[bytearray]) -> None:
-        """Wait for a job that takes long, behind others."""
+    async def _finish_long(self, worker: _Worker, job: asyncio.Future[bytearray]) -> None:
+        """Wait for a long job, at low priority and outside the pool's size."""
         worker.yield_processor()
         self._assign()
         await asyncio.wait({job})
 
     def _give_back(self, worker: _Worker) -> None:
-        if worker.is_long or self._is_closed:  # its priority is low, and there are others
+        if worker.is_long or self._is_closed:  # a lowered priority cannot be raised again
             self._in_background(self._end(worker))
         else:
             self._idle.append(worker)
             self._assign()
 
     async def _abandon(self, worker: _Worker, job: asyncio.Future[bytearray]) -> None:
-        """Wait a moment for a job that nobody needs; if it goes on, end its process."""
-        await asyncio.wait({job}, timeout=0 if worker.takes_long else _LEFT)
+        """Wait briefly for a job whose caller was cancelled, then end its process."""
+        await asyncio.wait({job}, timeout=0 if worker.takes_long else _ABANDON_GRACE)
         if job.done() and job.exception() is None:
             self._give_back(worker)
             return
@@ -310,7 +311,7 @@ class _Pool:
 
 
 def _unpickled(content: bytearray) -> Any:
-    """Without the collector of garbage, which would look at all objects several times."""
+    """Unpickle without garbage collection, which would scan all objects several times."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -321,8 +322,8 @@ def _unpickled(content: bytearray) -> Any:
 
 
 def _serve(connection: socket.socket, nice: int) -> None:
-    """The main loop of a worker process, until its server has closed the connection."""
-    if sys.platform != "win32":  # which has no priorities of this kind
+    """The main loop of a worker process, until the server closes the connection."""
+    if sys.platform != "win32":  # Windows has no niceness
         with suppress(OSError):
             os.nice(nice)
     ignore_interrupts()
@@ -346,19 +347,19 @@ def _reply(message: bytes) -> bytes:
 
 def _pickled_error(error: Exception) -> bytes:
     with suppress(Exception):
-        found = pickle.dumps((False, error))
-        pickle.loads(found)
-        return found
+        content = pickle.dumps((False, error))
+        pickle.loads(content)  # some exceptions pickle but do not unpickle
+        return content
     return pickle.dumps((False, MinriskError(f"{type(error).__name__}: {error}")))
 
 
 def _exit(*_: object) -> None:
-    """End the main thread by an exception, on which metrics end the programs that they started."""
+    """Exit by an exception, so that metrics end the programs that they started."""
     sys.exit(0)
 
 
 def _end_with_server() -> None:
-    """Exit when the server is gone, also during a long call."""
+    """Exit when the server's process has ended, even during a long call."""
     server = parent_process()
     assert server is not None
     server.join()
