@@ -1,1 +1,1 @@
-"""How well something works: scores of whole outputs, and strategies against exact MBR."""
+"""Evaluation: corpus scores of system outputs, and strategies compared with exact MBR."""

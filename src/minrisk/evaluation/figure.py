@@ -1,4 +1,4 @@
-"""Plots of accuracy by number of effective references, like Figure 1 of the paper."""
+"""Plots of accuracy against the number of effective references, like Figure 1 of the paper."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
 class Style(NamedTuple):
-    """Colour, marker and line of a curve; curves differ in all three, to be readable in grey."""
+    """Colour, marker and line of a curve; curves differ in all three, to be legible in grey."""
 
     colour: str
     marker: str
@@ -28,7 +28,7 @@ class Style(NamedTuple):
     line: str = "-"
 
 
-AGGREGATION = Style("#0028a5", "o")  # the paper's
+AGGREGATION = Style("#0028a5", "o")  # as in the paper
 N_BY_S = Style("#dc6027", "o", "none")
 OTHERS = (Style("#2a7f62", "s", "full", "--"), Style("#91328f", "^", "none", "-."),
           Style("#8a6d00", "D", "full", ":"), Style("#0f9bd7", "v", "none", "--"),
@@ -40,16 +40,16 @@ _STYLES = {"aggregate": AGGREGATION, "n-by-s": N_BY_S}
 
 @dataclass(frozen=True)
 class Curve:
-    """A method's accuracy at some numbers of effective references."""
+    """A method's accuracy at several numbers of effective references."""
 
     name: str
     points: list[tuple[float, float]]
     style: Style
-    intervals: list[tuple[float, float]] = field(default_factory=list)  # of each point, if known
+    intervals: list[tuple[float, float]] = field(default_factory=list)  # one per point, or none
 
 
 def check_figure(path: str) -> None:
-    """Check before the work begins that the plot can be written."""
+    """Check the file type and that matplotlib is installed, before any work is done."""
     if Path(path).suffix not in _KINDS:
         raise InputError(f"cannot plot to {path}: wanted a name that ends in {', '.join(_KINDS)}")
     _figure_class()
@@ -113,7 +113,7 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def panel(axes: Any, title: str, curves: Iterable[Curve]) -> None:
-    """Plot the curves of one panel, from all references to one, as in the paper."""
+    """Plot the curves of one panel."""
     curves = list(curves)
     for curve in curves:
         colour, marker, fill, line = curve.style
@@ -139,7 +139,7 @@ def legend(figure: Any) -> None:
 
 
 def save(figure: Any, path: str) -> None:
-    """Write the figure; equal figures give equal files, without dates and random identifiers."""
+    """Write the figure without dates and random identifiers, so that files are reproducible."""
     import matplotlib
 
     content, suffix = BytesIO(), Path(path).suffix
@@ -150,7 +150,7 @@ def save(figure: Any, path: str) -> None:
 
 
 def _curves(summary: Summary, accuracy: Callable[[TrialSummary], float]) -> Iterator[Curve]:
-    """One curve per strategy; those that approach standard MBR start with it."""
+    """One curve per strategy; if its budgets are shares of the whole, it starts at standard MBR."""
     spare = chain(OTHERS, repeat(_LAST))
     for name, found in groupby(summary.rows[1:], key=lambda row: row.trial.strategy):
         rows = list(found)
@@ -160,7 +160,7 @@ def _curves(summary: Summary, accuracy: Callable[[TrialSummary], float]) -> Iter
 
 
 def _effective(row: TrialSummary, summary: Summary) -> float:
-    """Pairs per hypothesis; a strategy without pairs is plotted at one, where the axis ends."""
+    """Pairs per hypothesis; strategies without pairs are plotted at 1, the end of the axis."""
     hypotheses = summary.exact.pairs / summary.references
     return max(1.0, row.pairs / hypotheses)
 
@@ -168,7 +168,7 @@ def _effective(row: TrialSummary, summary: Summary) -> float:
 def _axis(axes: Any, most: float) -> None:
     ticks = [2.0**i for i in range(64) if 2.0**i <= most]
     axes.set_xscale("log", base=2)
-    axes.set_xlim(most * 1.15, 1 / 1.15)  # as in the paper, from all references to one
+    axes.set_xlim(most * 1.15, 1 / 1.15)  # descending, as in the paper
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     axes.set_ylim(0, 102)

@@ -1,8 +1,7 @@
-"""Metric bias: a system that was chosen by a metric looks better to that metric than it is.
+"""Metric bias: a metric overestimates outputs that were chosen by the same metric.
 
-MBR looks for what its metric likes, its mistakes included, so that the same metric overestimates
-the result (Kovacs et al. 2024). How an output was made is known from its signature, or
-from the settings of its run, which are in a file beside it.
+MBR optimises its metric and so exploits the metric's errors (Kovacs et al. 2024). Which metric
+chose an output is known from its signature, or from the settings of its run, in a file beside it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Origin = str | Mapping[str, Any]  # a signature, or the settings of a run
 
 
 def warn_of_bias(origins: Mapping[str, Origin | None], *metrics: AnyMetric) -> None:
-    """Warn of each system, given with its origin, that is judged by a metric that chose it."""
+    """Warn about each system that is judged by a metric that chose it, according to its origin."""
     for system, origin in origins.items():
         warning = bias_warning(system, origin, *metrics)
         if warning is not None:
@@ -32,11 +31,11 @@ def warn_of_bias(origins: Mapping[str, Origin | None], *metrics: AnyMetric) -> N
 
 
 def bias_warning(system: str, origin: Origin | None, *metrics: AnyMetric) -> str | None:
-    """The warning of a system that is judged by a metric that chose it; None for any other.
+    """The warning about a system that is judged by a metric that chose it; None if there is none.
 
     Args:
         system: the name of the system, for the message.
-        origin: the signature of its rankings, or the settings of its run; None if it is not known.
+        origin: the signature of its rankings, or the settings of its run; None if unknown.
         metrics: the metrics that judge it.
 
     >>> import minrisk
@@ -51,12 +50,12 @@ def bias_warning(system: str, origin: Origin | None, *metrics: AnyMetric) -> str
 
 
 def shared_metrics(origin: Origin | None, metric: AnyMetric) -> list[str]:
-    """The names of the metrics that chose a system, and that the metric consists of."""
+    """The names of metrics that chose a system and that are also part of the given metric."""
     return [] if origin is None else sorted(_choosing(origin) & set(_own_names(metric)))
 
 
 def bias_message(system: str, metrics: Iterable[str], has_other_judge: bool = False) -> str:
-    """What is said of a system that these metrics chose and judge."""
+    """The warning about a system that these metrics both chose and judge."""
     advice = "" if has_other_judge else "; judge it by another metric too"
     return (f"{system} was chosen by {' and '.join(metrics)}, which overestimates it "
             f"(Kovacs et al. 2024){advice}")
@@ -70,7 +69,7 @@ def origin_of(path: str) -> dict[str, Any] | None:
         try:
             with open(beside, encoding="utf-8") as stream:
                 found = json.load(stream)
-            if found["finished"][name]["size"] == os.path.getsize(path):  # otherwise it has changed
+            if found["finished"][name]["size"] == os.path.getsize(path):  # the output is unchanged
                 return dict(found["settings"])
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             continue
@@ -78,10 +77,10 @@ def origin_of(path: str) -> dict[str, Any] | None:
 
 
 def _choosing(origin: Origin) -> set[str]:
-    """The names of all metrics that chose, without wrappers, sums and options."""
+    """The names of all metrics that chose, with wrappers and sums resolved, without options."""
     settings = _parsed(origin) if isinstance(origin, str) else origin
     fields = {"metric"}
-    with suppress(MinriskError):  # a strategy of a plug-in that is not here
+    with suppress(MinriskError):  # the strategy's plug-in is not installed
         fields |= set(required_abilities(STRATEGIES.get(str(settings.get("strategy")))))
     named = [str(value) for key, value in settings.items()
              if key in fields or key.endswith(".metric")]
@@ -93,7 +92,7 @@ def _parsed(signature: str) -> dict[str, str]:
 
 
 def _names(metric: str) -> Iterator[str]:
-    """The metrics that a name is made of."""
+    """The names of the metrics that a composed name consists of."""
     try:
         recipe = METRICS.recipe(metric)
     except MinriskError:  # a function, or a metric that is not installed

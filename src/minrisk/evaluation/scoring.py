@@ -1,4 +1,4 @@
-"""`minrisk.score`: corpus scores with confidence intervals and significance tests, as sacreBLEU."""
+"""`minrisk.score`: corpus scores, confidence intervals and significance tests, like sacreBLEU."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from minrisk.evaluation.metric_bias import warn_of_bias
 from minrisk.version import __version__
 
 SignificanceTest = Literal["permutation", "bootstrap"]
-SEED = 12345  # as sacreBLEU's
-_ROUNDING = 1e-9  # relative, of differences that are equal
+SEED = 12345  # sacreBLEU's default
+_ROUNDING = 1e-9  # relative difference up to which two values count as equal
 _EXCHANGES_PER_BLOCK = 1 << 22
-_TAIL = 40  # 1/40 of the resamples is cut off at each end: 95% remain
+_TAIL = 40  # cutting 1/40 of the resamples off at each end leaves 95%
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,7 +41,7 @@ class Score:
         mean: mean score of the resamples; None without resampling, like the next three.
         interval: half the width of the 95% confidence interval.
         p_value: p-value of a paired test against the baseline.
-        ahead: 95% confidence interval of the difference from the baseline, from the resamples.
+        ahead: bootstrap 95% confidence interval of the difference from the baseline.
         statistics: corpus statistics, if the metric has them.
         signature: the options of the metric and of the resampling.
 
@@ -126,17 +126,17 @@ def score(
             each score has a confidence interval, and each but the first system, which is the
             baseline, has the p-value of a paired test against it.
         test: "permutation" exchanges lines of the two systems at random, as often as there are
-            resamples: p is the share that makes as large a difference, in either direction.
+            resamples: p is the share with at least the observed difference, in either direction.
             "bootstrap" is sacreBLEU's paired bootstrap test, for comparison with published
-            p-values; below 0.05, it is wrong in more than 5% of tests.
+            p-values; at p < 0.05 it has more than 5% false positives.
         seed: seed of the resamples and permutations.
-        origins: signatures of how systems were made (`Ranking.signature`), by their names; a
+        origins: how systems were made: their signatures (`Ranking.signature`) by name; a
             warning names each system that is judged by a metric that chose it (Kovacs et al.
             2024).
 
     Returns:
-        The score of the output, or those of the systems by name; for a list of metrics, these by
-        the names of the metrics.
+        The score of the output, or the scores of the systems by name; for a list of metrics, a
+        mapping from the names of the metrics to these.
 
     Raises:
         InputError: if lists differ in length, or a score is not finite.
@@ -182,7 +182,7 @@ def score(
 
 
 def texts_of(lines: Any) -> Any:
-    """The texts of the results of a call; an empty one for a segment that failed."""
+    """The texts of lines or of results of a call; failed segments have an empty text."""
     if isinstance(lines, str) or not isinstance(lines, Iterable):
         return lines
     return [(line.text or "") if hasattr(line, "as_record") else line
@@ -191,14 +191,14 @@ def texts_of(lines: Any) -> Any:
 
 def compare_means(values: Mapping[str, Floats], resamples: int = 1000,
                   test: SignificanceTest = "permutation", seed: int = SEED) -> dict[str, Score]:
-    """The same for values of each segment that are there already; the first is the baseline."""
+    """Means of precomputed segment values, compared like systems; the first is the baseline."""
     statistics = np.stack([np.stack([v, np.ones_like(v)], axis=-1) for v in values.values()])
     return _scores(values, statistics, _mean, resamples, test, seed)
 
 
 def _scores(names: Iterable[str], statistics: Floats, corpus: Callable[[Floats], float],
             resamples: int, test: SignificanceTest, seed: int) -> dict[str, Score]:
-    """Of systems whose statistics (K, N, S) add up over segments; the first is the baseline."""
+    """Scores of systems from additive statistics (K, N, S); the first system is the baseline."""
     samples = _resample(corpus, statistics, resamples, seed)  # (K, B)
     sums = statistics.sum(axis=1)
     values = [corpus(own) for own in sums]
@@ -217,12 +217,12 @@ def _scores(names: Iterable[str], statistics: Floats, corpus: Callable[[Floats],
 
 def score_signature(metric: AnyMetric, references: int, resamples: int = 0, seed: int = SEED,
                     statistics: Floats | None = None, permutations: int = 0) -> str:
-    """The signature of scores: sacreBLEU's where it can express all options, otherwise our own.
+    """The signature of scores: sacreBLEU's if it can express all options, otherwise minrisk's.
 
-    `references` is the largest number of references of a line, and `statistics` (K, S) are those of
-    the scored corpora; None for scores of sentences.
+    `references` is the largest number of references of a line; `statistics` (K, S) are those of the
+    scored corpora, or None for sentence scores.
     """
-    randomness = {"bs": resamples, "ar": permutations, "seed": seed}  # sacreBLEU's words
+    randomness = {"bs": resamples, "ar": permutations, "seed": seed}  # sacreBLEU's names
     counts = {"nrefs": references} | {
         key: value for key, value in randomness.items() if resamples and (value or key == "seed")}
     theirs = metric.sacrebleu_fields(statistics)
@@ -276,7 +276,7 @@ def _check_finite(metric: AnyMetric, name: str, value: float, sentences: Floats)
 def _statistics(metric: AnyMetric, systems: Sequence[Sequence[str]],
                 references: Sequence[Sequence[str]] | None,
                 sources: Sequence[str] | None) -> Floats:
-    """(K, N, S) statistics of K systems with N lines; scores and ones if it is a mean of scores."""
+    """(K, N, S) statistics of K systems with N lines; (score, 1) if the corpus score is a mean."""
     if Ability.CORPUS_STATISTICS in metric.abilities and references is not None:
         return _statistics_of_lines(metric, systems, references)
     scores = (_best_scores(metric, systems, references, sources) if references is not None
@@ -286,7 +286,7 @@ def _statistics(metric: AnyMetric, systems: Sequence[Sequence[str]],
 
 def _statistics_of_lines(metric: AnyMetric, systems: Sequence[Sequence[str]],
                          references: Sequence[Sequence[str]]) -> Floats:
-    """(K, N, S); where systems say the same, it is counted once."""
+    """(K, N, S); systems with equal lines share one computation."""
     places: dict[tuple[int, str], int] = {}
     rows = [[places.setdefault(pair, len(places)) for pair in enumerate(lines)]
             for lines in systems]
@@ -296,7 +296,7 @@ def _statistics_of_lines(metric: AnyMetric, systems: Sequence[Sequence[str]],
 
 def _qualities(metric: AnyMetric, systems: Sequence[Sequence[str]],
                sources: Sequence[str]) -> Floats:
-    """(K, N) quality estimates of the lines from their sources."""
+    """(K, N) quality estimates of the lines, given their sources."""
     segments = [Segment(outputs, source=source)
                 for *outputs, source in zip(*systems, sources, strict=True)]
     return np.stack([pool.quality() for pool in bind(metric, segments)], axis=1)
@@ -342,7 +342,7 @@ def _resample(corpus: Callable[[Floats], float], statistics: Floats, resamples: 
 
 
 def _resampled_sums(statistics: Floats, resamples: int, seed: int) -> Iterator[Floats]:
-    """(K, S) statistics of each resample, with the same lines as sacreBLEU for all systems."""
+    """(K, S) statistics of each resample: the same lines for all systems, as in sacreBLEU."""
     rng = np.random.default_rng(seed)
     lines = statistics.shape[1]
     for _ in range(resamples):
@@ -365,27 +365,28 @@ def _central_95(sampled: Floats) -> tuple[float, float]:
 
 
 def _bootstrap_p_values(values: Sequence[float], samples: Floats) -> list[float]:
-    """(K - 1,) the share of resamples whose difference strays further than the observed one.
+    """(K - 1,) sacreBLEU's p-values of its paired bootstrap test.
 
-    sacreBLEU's number. What strays is the absolute difference, from its mean, so that this is
-    nearly a one-sided test, and rejects more often than its level says.
+    The test centres the absolute differences of the resamples at their mean, and counts those above
+    the observed difference. So it is nearly one-sided, and rejects more often than its level.
     """
-    apart = np.abs(samples[1:] - samples[0])
+    differences = np.abs(samples[1:] - samples[0])
     observed = np.abs(np.array(values[1:]) - values[0])
-    beyond = (apart - apart.mean(axis=1, keepdims=True) > observed[:, None]).sum(axis=1)
-    found: list[float] = ((beyond + 1) / (samples.shape[1] + 1)).tolist()
-    return found
+    centred = differences - differences.mean(axis=1, keepdims=True)
+    as_large = (centred > observed[:, None]).sum(axis=1)
+    p_values: list[float] = ((as_large + 1) / (samples.shape[1] + 1)).tolist()
+    return p_values
 
 
 def _permutation_p_values(corpus: Callable[[Floats], float], statistics: Floats,
                           permutations: int, seed: int) -> list[float]:
-    """(K - 1,) p-values of the systems (K, N, S) after the first, which they are compared with.
+    """(K - 1,) p-values of a paired permutation test (approximate randomization).
 
-    If two systems do not differ, the statistics of a line may as well belong to the other one. So
-    lines are exchanged at random, and the differences that this makes are compared with the
-    observed one: also called approximate randomization. The observed one counts as well, so that
-    the level holds for any number of permutations, and so do ties, which are frequent where only a
-    few lines differ.
+    Under the null hypothesis, the two outputs of a line can be exchanged. So random lines are
+    exchanged with the baseline, the first system, and the p-value is the share of permutations
+    whose difference is at least the observed one. The observed one is counted as a permutation, so
+    that the level holds for any number of them; ties are counted, too, as they are frequent if few
+    lines differ.
     """
     baseline, *others = statistics.sum(axis=1)
     observed = [_difference(corpus, baseline, other) for other in others]
@@ -404,9 +405,9 @@ def _difference(corpus: Callable[[Floats], float], one: Floats, other: Floats) -
 
 
 def _exchanges(lines: int, permutations: int, seed: int) -> Iterator[Floats]:
-    """(B, N) ones where a line is exchanged, in blocks; the same as sacreBLEU's for all systems."""
+    """(B, N) blocks of sacreBLEU's permutations: 1 where a line is exchanged, in all systems."""
     rng = np.random.default_rng(seed)
-    # a multiple of 32, as many as the generator makes of a number, so that blocks change nothing
+    # the generator draws 32 booleans from one number: whole multiples keep the random stream
     rows = max(1, _EXCHANGES_PER_BLOCK // (32 * lines)) * 32
     for start in range(0, permutations, rows):
         size = (min(rows, permutations - start), lines)

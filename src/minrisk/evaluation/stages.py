@@ -1,4 +1,4 @@
-"""A validation as a pipeline: its reader, its stage, and how results are written and read again."""
+"""The pipeline of `minrisk validate`: reader, stage, and files of results."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from minrisk.io.segments import parse
 from minrisk.io.writers import failure_row
 from minrisk.run.stages import in_batches
 
-_TYPICAL = 32  # segments whose sizes decide which budgets are tried
+_TYPICAL = 32  # segments whose sizes determine the budgets to try
 
 
 @dataclass
 class PreviewReader:
-    """A reader that can give its first records in advance, even from a pipe, and again later.
+    """A reader that can look ahead at its first records, even in a pipe, and still return them.
 
-    A pickled copy, as other processes get it, reads its files from the beginning.
+    A pickled copy, for another process, reads its files from the beginning.
     """
 
     reader: ShardedReader
     _inputs: list[Input] = field(default_factory=list)
     _first: list[RawRecord] = field(default_factory=list)
-    _records: Iterator[RawRecord] | None = None  # after the first ones; None before `typical`
+    _records: Iterator[RawRecord] | None = None  # those after `_first`; None before `typical`
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PreviewReader, (self.reader,)
@@ -42,12 +42,12 @@ class PreviewReader:
         try:
             for raw in islice(others, _TYPICAL):
                 self._first.append(raw)
-        except MinriskError as error:  # raised again after the records before it
+        except MinriskError as error:  # re-raised when iteration gets there
             self._records = others = _raising(error)
         records = [self.reader.parse(raw) for raw in self._first]
         found = [record.segment for record in records if record.segment]
         if not found:
-            next(others, None)  # raises the deferred read error, if any
+            next(others, None)  # raises a deferred read error
             names = ", ".join(source.name for source in self._inputs)
             reason = next((record.message for record in records),
                           f"{names}: no segments; wanted JSON lines with samples" if names
@@ -84,7 +84,7 @@ class EvaluatedRecord(Record):
 
 @dataclass(frozen=True)
 class Evaluate:
-    """From a segment to what every strategy made of it."""
+    """Runs all trials on each segment."""
 
     name: ClassVar[str] = "evaluate"
     loads_model: ClassVar[bool] = True
@@ -95,7 +95,7 @@ class Evaluate:
         self.study.metric.prepare()
 
     def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
-        # one at a time, because times are measured; failures are those of every run
+        # one at a time, because times are measured; failed records are skipped as in every run
         return in_batches(items, 1, self._evaluate, "skip")
 
     def _evaluate(self, records: Sequence[Record]) -> list[Record]:
@@ -110,7 +110,7 @@ def results_of(record: Record) -> TrialResults | None:
 
 @dataclass(frozen=True)
 class TrialResultsWriter:
-    """Writes the results of all trials on every segment."""
+    """Writes the results of all trials as JSON, one line per segment."""
 
     def __call__(self, record: Record) -> str:
         results = results_of(record)
@@ -126,12 +126,12 @@ class TrialResultsWriter:
 
 def read_trial_results(source: Input, advice: str,
                   labels: Sequence[str] = ()) -> Iterator[TrialResults]:
-    """Of the segments that did not fail, as `TrialResultsWriter` wrote them.
+    """The results that `TrialResultsWriter` wrote, without failed segments.
 
     Args:
         source: the file.
-        advice: what to do if it is another file.
-        labels: the trials that every segment must have; those of the first one unless given.
+        advice: for the error message if this is a different kind of file.
+        labels: the trials that every segment must have; default: those of the first segment.
     """
     for line in source:
         with error_location(source.where):

@@ -1,7 +1,4 @@
-"""What `minrisk validate` tries, and one segment of it: every trial against standard MBR.
-
-All trials share the features of a segment.
-"""
+"""The trials of `minrisk validate`, each compared with standard MBR on the same features."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from minrisk._core.strategy import Budget, Whole
 
 @dataclass(frozen=True)
 class Trial:
-    """A strategy with one budget, or with its default options."""
+    """A strategy with one budget, or with default options."""
 
     strategy: str
     option: str | None = None
@@ -58,7 +55,7 @@ class Trial:
 
 
 def trials(strategies: list[str], segments: Sequence[Segment]) -> list[Trial]:
-    """The trials for segments of this size; a strategy without a budget has one trial."""
+    """The trials for segments of this size: one per strategy and budget, or per strategy."""
     return [trial for name in strategies for trial in _trials(name, segments)]
 
 
@@ -77,23 +74,23 @@ def _typical_size(segments: Sequence[Segment], of: Whole) -> float:
 
 
 def _size(segment: Segment, of: Whole) -> int:
-    """The size of the whole; for pairs the number of references, as each hypothesis needs one."""
+    """What a budget is a share of; for pairs the references: each hypothesis needs at least one."""
     return len(segment.hypotheses if of == "hypotheses" else segment.references)
 
 
 EXACT = Trial("standard")
-_PROBE_TEXTS = 16  # of the small segment on which strategies are tested
+_PROBE_TEXTS = 16  # texts of the small segment on which strategies are tested first
 
 
 @dataclass(frozen=True)
 class TrialResult:
     """The result of a trial on one segment."""
 
-    first: bool  # whether it chooses the text that standard MBR chooses
-    among: bool  # whether that text is among its first `top` hypotheses
-    lost: float  # exact utility of that text minus that of its own choice
+    first: bool  # it chooses the same text as standard MBR
+    among: bool  # the choice of standard MBR is among its first `top` hypotheses
+    lost: float  # exact utility of standard MBR's choice minus that of its own choice
     pairs: int
-    seconds: float  # without the extraction of features, which all trials share
+    seconds: float  # without feature extraction, which all trials share
 
     @classmethod
     def of(cls, segment: Segment, exact: Ranking, ranking: Ranking, top: int,
@@ -111,15 +108,15 @@ class TrialResults:
 
     gain: float  # utility of standard MBR's choice minus that of a random sample
     references: int
-    features: float  # seconds to extract them
-    outcomes: dict[str, TrialResult]  # by label of the trial; files have this name too
+    features: float  # seconds to extract the features
+    outcomes: dict[str, TrialResult]  # by the trial's label; files use this field name, too
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any], labels: Sequence[str]) -> TrialResults:
-        """The results of the trials with these labels, or of all; InputError if one lacks."""
+        """The results of the trials with these labels, or of all; InputError if one is missing."""
         try:
             given = fields["outcomes"]
             found = {label: _typed(TrialResult, given[label]) for label in labels or given}
@@ -131,13 +128,13 @@ class TrialResults:
 
 
 def _typed(cls: type, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a dataclass, checked by their types."""
+    """The fields of a dataclass, with their types checked."""
     hints = get_type_hints(cls)
     return {name: checked(name, fields[name], hint) for name, hint in hints.items()}
 
 
 class LeftOut(NamedTuple):
-    """Strategies that are not tried, and why."""
+    """Strategies that are not tried, with the reason."""
 
     strategies: Sequence[str]
     reason: MinriskError | str
@@ -150,7 +147,8 @@ class LeftOut(NamedTuple):
 class Study:
     """A comparison of strategies for a metric, at budgets that suit typical segments.
 
-    A strategy that does not run with the metric is left out with a `note`, or an error without one.
+    A strategy that does not work with the metric is reported to `note` and left out; without
+    `note`, it is an error.
     """
 
     def __init__(self, metric: AnyMetric, typical: Sequence[Segment], strategies: Iterable[str],
@@ -158,7 +156,7 @@ class Study:
                  **options: Any) -> None:
         self.metric = metric
         self.top = top
-        self._options = options  # in the signature, and for the strategies with such fields
+        self._options = options  # for strategies that have them; they are part of the signature
         others = [name for name in strategies if name != EXACT.strategy]
         self.trials = [EXACT, *self._possible(trials(others, typical), _probe(typical), note)]
 
@@ -178,18 +176,18 @@ class Study:
         })
 
     def _prepared(self, segment: Segment) -> tuple[Batch, float]:
-        """The segment with its features, and the seconds to extract them."""
+        """The segment with its features, and the seconds it took to extract them."""
         start = time.perf_counter()
         batch = Batch([segment])
         (pool,) = bind(self.metric, batch)
-        # one pair, because a metric may do some of the work on first use
+        # score one pair, because a metric may do part of the extraction on first use
         one = np.array([0])
         pool.keep(one).utility(Groups.subset(np.ones(len(segment.references)), one))
         return batch, time.perf_counter() - start
 
     def _timed(self, trial: Trial, batch: Batch) -> tuple[Ranking, float]:
         strategy = self._strategy(trial, batch[0])
-        # a batch of its own: the next trial must not find features of further metrics
+        # a fresh batch: features that the strategy adds must not speed up the next trial
         own = batch.keep([np.arange(len(batch[0].hypotheses))])
         start = time.perf_counter()
         (ranking,) = strategy.rank(own)
@@ -202,9 +200,9 @@ class Study:
 
     def _possible(self, candidates: Iterable[Trial], probe: Segment,
                   note: Callable[[LeftOut], None] | None) -> Iterator[Trial]:
-        """The trials of the strategies that run with this metric, tested on a small segment."""
+        """The trials of the strategies that work with this metric, tested on a small segment."""
         batch = Batch([probe])
-        self._timed(EXACT, batch)  # an error here would be one of every strategy
+        self._timed(EXACT, batch)  # an error here would affect every strategy
         for strategy, found in groupby(candidates, key=lambda trial: trial.strategy):
             own = list(found)
             try:

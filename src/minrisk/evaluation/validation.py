@@ -1,9 +1,9 @@
-"""What `minrisk validate` found: means of every trial, a recommendation, and both as text.
+"""The results of `minrisk validate`: means of every trial, a recommendation, and both as text.
 
-A trial is within the tolerance if the upper end of the 95% interval of its loss is, by a bootstrap
-over segments: a mean over few segments is often below the tolerance where the loss is above it. The
-bootstrap is studentized (Efron & Tibshirani 1993, 12.5): few segments lose, and some of them much,
-so that percentiles of resampled means are too low.
+A trial is within the tolerance if the upper bound of the 95% confidence interval of its mean loss
+is: over few segments, the mean itself is often below the tolerance although the true loss is above.
+The interval is from a studentized bootstrap over segments (Efron & Tibshirani 1993, 12.5): losses
+are zero for most segments and large for some, so that the percentile bootstrap is too optimistic.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from minrisk.evaluation.study import EXACT, Study, Trial, TrialResults
 from minrisk.io.store import write_text
 from minrisk.io.text import FilePath
 
-_TOLERATED_SHARE = 0.01  # of the gain, unless a tolerance is given
+_TOLERATED_SHARE = 0.01  # default tolerance, as a share of the gain
 RESAMPLES = 1000
-_TAIL = RESAMPLES // 40  # resamples beyond either end of the interval
-_ALIKE = 1e-9  # deviation in a resample, as a share of that of the segments, that is rounding
-_MIN_SPEEDUP = 2.0  # how much faster an approximation must be to be worth its errors
+_TAIL = RESAMPLES // 40  # resamples beyond each end of the 95% interval
+_ALIKE = 1e-9  # relative deviation up to which the values of a resample count as equal
+_MIN_SPEEDUP = 2.0  # smallest speedup for which an approximation is recommended
 
 
 @dataclass(frozen=True)
 class TrialSummary:
-    """The means of a trial over all segments, and its median time."""
+    """Means of a trial over all segments, and its median time."""
 
     trial: Trial
     first: float
     among: float
     lost: float
-    lost_low: float  # the 95% interval of `lost`
+    lost_low: float  # bounds of the 95% confidence interval of `lost`
     lost_high: float
     pairs: float
-    seconds: float  # features included
+    seconds: float  # including feature extraction
 
     def as_json(self) -> dict[str, Any]:
         fields = asdict(self)
@@ -54,9 +54,9 @@ class Summary:
 
     rows: list[TrialSummary]  # standard MBR first
     segments: int
-    references: float  # in the mean
+    references: float  # mean number per segment
     gain: float
-    tolerance: float  # in utility
+    tolerance: float  # largest acceptable loss, in units of the utility
 
     @property
     def exact(self) -> TrialSummary:
@@ -78,7 +78,7 @@ class Summary:
 
     @property
     def _tolerable(self) -> list[TrialSummary]:
-        """The trials within the tolerance; standard MBR always is, also if the gain is negative."""
+        """The trials within the tolerance; standard MBR always is, even if the gain is negative."""
         return [row for row in self.rows if row is self.exact
                 or row.lost_high <= self.tolerance]
 
@@ -102,7 +102,7 @@ def summarise(trials: Iterable[Trial], segments: Sequence[TrialResults],
 
 
 def resampled_counts(count: int, resamples: int = RESAMPLES) -> Ints:
-    """(resamples, count) how often each is in each bootstrap sample; always the same."""
+    """(resamples, count) how often each item is in each bootstrap sample; the seed is fixed."""
     rng = np.random.default_rng(0)
     counts: Ints = rng.multinomial(count, np.full(count, 1 / count), resamples)
     return counts
@@ -119,7 +119,7 @@ def _summarised(trial: Trial, segments: Sequence[TrialResults], shares: Floats) 
 
 
 def _interval(values: Floats, shares: Floats) -> tuple[float, float]:
-    """The 95% interval of the mean, within the range of the values."""
+    """The 95% confidence interval of the mean, clipped to the range of the values."""
     least, most = float(values.min()), float(values.max())
     if least == most:
         return least, most
@@ -127,7 +127,7 @@ def _interval(values: Floats, shares: Floats) -> tuple[float, float]:
     apart = values - mean
     moved = shares @ apart
     deviations = np.sqrt(np.maximum(shares @ apart**2 - moved**2, 0))
-    # a resample of equal values is infinitely many of its deviations away
+    # a resample of equal values has deviation 0, so its studentized distance is infinite
     distances = np.divide(moved, deviations, out=np.copysign(np.inf, moved),
                           where=deviations > _ALIKE * deviation)
     distances.sort()
@@ -136,7 +136,7 @@ def _interval(values: Floats, shares: Floats) -> tuple[float, float]:
 
 
 def report_lines(summary: Summary, top: int, signature: str) -> Iterator[str]:
-    """The head of the table, its rows, and recommendations."""
+    """The table with its header, an explanation, and recommendations."""
     rows = [("strategy", "budget", "top-1", f"top-{top}", "lost", "up to", "pairs", "ms"),
             *(_cells(row) for row in summary.rows)]
     yield from aligned(rows, labels=2)
@@ -149,7 +149,7 @@ def report_lines(summary: Summary, top: int, signature: str) -> Iterator[str]:
 
 
 def aligned(rows: Sequence[Sequence[str]], labels: int = 1) -> list[str]:
-    """The rows of a table as lines: first the columns of labels, then those of numbers.
+    """The rows of a table as lines: left-aligned columns of labels, then right-aligned numbers.
 
     >>> aligned([["system", "score"], ["a", "9.5"]])
     ['system  score', 'a         9.5']
@@ -204,7 +204,7 @@ def _ms(row: TrialSummary) -> str:
 class Validation:
     """The results of every strategy on the segments, and the recommended one.
 
-    Printed, it is the table of `minrisk validate`.
+    `str` returns the table of `minrisk validate`.
 
     >>> import minrisk
     >>> samples = ["the cat sat", "a cat sat", "the dog sat", "the cat ran", "cats sit"]
@@ -217,7 +217,7 @@ class Validation:
 
     summary: Summary = field(repr=False)
     signature: str
-    skipped: Sequence[str] = ()  # strategies that were not tried, with the reasons
+    skipped: Sequence[str] = ()  # strategies that were not tried, with reasons
     _study: Study | None = field(default=None, repr=False)
 
     @property
@@ -227,12 +227,12 @@ class Validation:
 
     @property
     def recommended(self) -> TrialSummary:
-        """The fastest within the tolerance, unless standard MBR is nearly as fast."""
+        """The fastest trial within the tolerance, unless standard MBR is nearly as fast."""
         return self.summary.recommended
 
     @property
     def fewest_pairs(self) -> TrialSummary:
-        """The one that evaluates the fewest pairs within the tolerance."""
+        """The trial within the tolerance that evaluates the fewest pairs."""
         return self.summary.fewest_pairs
 
     def as_json(self) -> dict[str, Any]:
@@ -246,7 +246,7 @@ class Validation:
     def plot(self, path: FilePath) -> None:
         """Plot accuracy over effective references, as .png, .svg or .pdf (`minrisk[plot]`)."""
         assert self._study is not None
-        from minrisk.evaluation.figure import check_figure, plot  # which needs what is above
+        from minrisk.evaluation.figure import check_figure, plot  # imports this module
 
         check_figure(os.fspath(path))
         plot(self.summary, self._study, os.fspath(path))
