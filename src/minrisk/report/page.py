@@ -1,8 +1,8 @@
-"""From records to views, and to one file that opens anywhere: a template, scripts and the data.
+"""From records to views, and to a self-contained HTML file of template, scripts and data.
 
-Everything that comes from samples is inside base64, which cannot end an element, and the scripts
-make text nodes of it and nothing else. The policy lets nothing run but the scripts of this folder,
-by their hash, and nothing be requested.
+Text from samples cannot inject markup: it is embedded as base64, and the scripts only make text
+nodes of it. The Content-Security-Policy allows only the scripts of this folder, by their hash, and
+no network requests.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from minrisk.strategies.confident import Confident
 
 SCRIPTS = ("data.js", "state.js", "dom.js", "charts.js", "list.js", "segment.js", "corpus.js",
            "main.js")
-WORDS = {  # what the page calls a record, all of them, and what was given to the model
+WORDS = {  # what the page calls a record, the whole set, and the input of the model
     "segment": {"unit": "segment", "units": "segments", "all": "corpus", "input": "source",
                 "run": "The run"},
     "request": {"unit": "request", "units": "requests", "all": "summary", "input": "prompt",
                 "run": "The last requests"},
 }
-LARGE = 50 * 10**6  # bytes; a browser needs seconds to open them
-_PART = 1 << 18  # bytes of details that are opened together: a few milliseconds
-_COPY = 1 << 20
+LARGE = 50 * 10**6  # bytes from which a browser needs seconds to open a page
+_PART = 1 << 18  # bytes of details decompressed together, in a few milliseconds
+_COPY = 1 << 20  # bytes read per call
 _ROW = ("id", "source", "text", "count", "utility", "margin", "confidence", "entropy", "largest",
         "mean", "clusters", "distinct", "samples", "truncated", "answer", "unanswered", "request",
         "error")
@@ -50,7 +50,7 @@ _ROW = ("id", "source", "text", "count", "utility", "margin", "confidence", "ent
 
 @dataclass(frozen=True)
 class BuildViews(Decode):
-    """Decode segments, and build their views."""
+    """Decodes segments, and builds their views."""
 
     view: View = field(kw_only=True)
 
@@ -68,7 +68,7 @@ class BuildViews(Decode):
 
 @dataclass(frozen=True)
 class ViewWriter:
-    """A line per segment: the row of the list, a tab, and the details."""
+    """Writes a line per segment: the row of the list, a tab, and the details, both as JSON."""
 
     def __call__(self, record: Record) -> str:
         assert isinstance(record, PageRecord)
@@ -84,20 +84,20 @@ class ViewWriter:
 
 
 def compact_json(value: Any) -> str:
-    """JSON without a tab or a line break outside of its escapes."""
+    """JSON on one line, without a literal tab."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 class PageBuilder:
-    """Takes the lines of `ViewWriter` in order; holds the rows, and on disk the details."""
+    """Collects the lines of `ViewWriter` in order: rows in memory, details on disk."""
 
     def __init__(self) -> None:
         self.columns: dict[str, list[Any]] = {name: [] for name in _ROW}
         self.systems = Systems()
-        self.biased: dict[str, list[str]] = {}  # of `Systems.columns`, once the page is made
+        self.biased: dict[str, list[str]] = {}  # from `Systems.columns`, set by `chunks`
         self._waiting: list[str] = []
         self._size = 0
-        self._parts: list[int] = []  # the first segment of each
+        self._parts: list[int] = []  # number of the first segment of each part
         self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the builder
 
     def __enter__(self) -> Self:
@@ -121,7 +121,7 @@ class PageBuilder:
 
     def chunks(self, metric: AnyMetric, origins: Mapping[str, Origin | None],
                **facts: Any) -> Iterator[bytes]:
-        """The page, from its beginning to its end."""
+        """The bytes of the page, in pieces."""
         if self._waiting:
             self._flush()
         systems = self.systems.columns(metric, origins)
@@ -154,7 +154,7 @@ def _hash(text: str) -> str:
 
 
 def _are_all(requests: Sequence[Any]) -> bool:
-    """Whether there are records, and each of them is that of a request."""
+    """Whether there are records, and all of them are of requests."""
     return bool(requests) and None not in requests
 
 
@@ -177,7 +177,7 @@ def _filled(template: str, values: Mapping[str, str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """The text escaped for HTML, and for this template."""
+    """The text, escaped for HTML and for the placeholders of the template."""
     return escape(text.encode("utf-8", "replace").decode()).replace("%", "&#37;")
 
 
@@ -186,14 +186,14 @@ def _asset(name: str) -> str:
 
 
 def _element(name: str, content: str) -> bytes:
-    """Data that a script finds by its name, as base64 of zlib's format."""
-    # a lone surrogate, which JSON can express and UTF-8 cannot, becomes its JSON escape
+    """An element with data, compressed by zlib, that a script finds by its name."""
+    # lone surrogates, which UTF-8 cannot encode, become JSON escapes
     data = zlib.compress(content.encode("utf-8", "backslashreplace"))
     return b'<script type="text/plain" id="%s">%s</script>\n' % (name.encode(), b64encode(data))
 
 
 def save_page(chunks: Iterator[bytes], path: str) -> int:
-    """Write a page, whole or not at all; the number of bytes."""
+    """Write a page atomically; returns the number of bytes."""
     return write_whole(path, chunks)
 
 

@@ -1,4 +1,4 @@
-"""What records hold besides samples: how each of them ended, and the request of a server."""
+"""What the page shows of records besides rankings: finish reasons, and requests of a server."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from minrisk._core.sampler import INCOMPLETE
 from minrisk.io.records import Record
 from minrisk.io.segments import SampleReader, candidate_rows, only_rows, show
 
-TRUNCATED = "length"  # a finish reason
+TRUNCATED = "length"  # the finish reason
 _REQUEST_TEXTS, _REQUEST_FLAGS = ("time", "model", "finish_reason"), ("passed_through", "abstained")
 _USAGE = ("prompt_tokens", "completion_tokens")
-RowAndDetails = tuple[dict[str, Any], dict[str, Any]]  # the row of the list, and the details
+RowAndDetails = tuple[dict[str, Any], dict[str, Any]]  # a row of the list, and its details
 
 
 @dataclass(frozen=True)
 class OtherSample:
-    """A sample that was drawn, and is no candidate."""
+    """A sample that was drawn but is not a candidate."""
 
     text: str
     count: int
@@ -30,7 +30,7 @@ class OtherSample:
 
 @dataclass(frozen=True)
 class SampleFacts:
-    """What a record says of its samples besides their texts, in the order of the hypotheses."""
+    """What a record says about its samples besides texts, in the order of the hypotheses."""
 
     logprobs: Sequence[float] | None = None
     finish_reasons: Sequence[str | None] | None = None
@@ -39,10 +39,10 @@ class SampleFacts:
 
 @dataclass(frozen=True)
 class PageRecord(Record):
-    """A record with what the page shows of it."""
+    """A record with its data for the page."""
 
     facts: SampleFacts = SampleFacts()
-    view: RowAndDetails | None = None  # once there is nothing more to decode
+    view: RowAndDetails | None = None  # set after decoding, or at once if nothing is decoded
 
 
 def facts_of(record: Record) -> SampleFacts:
@@ -51,9 +51,9 @@ def facts_of(record: Record) -> SampleFacts:
 
 @dataclass(frozen=True)
 class PageReader(SampleReader):
-    """Records with what a page shows of their samples, also where decoding does not use it.
+    """Reads records with everything that a page shows of their samples.
 
-    Those of requests that failed or were passed through have a view at once, and no segment.
+    Requests that failed or were passed through have nothing to decode: a view, but no segment.
     """
 
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
@@ -72,7 +72,7 @@ class PageReader(SampleReader):
             fields = only_rows(fields, rows)
         logprobs, of_samples = fields.get("logprobs"), fields.get("sample_logprobs")
         if record.segment.self_columns is None:
-            logprobs = of_samples  # the others are those of the references
+            logprobs = of_samples  # with separate references, `logprobs` belongs to these
         size = len(record.segment.hypotheses)
         try:
             return record.extended(PageRecord, facts=SampleFacts(
@@ -83,15 +83,15 @@ class PageReader(SampleReader):
 
     def _weights(self, fields: dict[str, Any], texts: list[Any],
                  counts: list[int] | None = None) -> Floats | list[Any] | None:
-        if self.weighting.by == "auto":  # shown on the page: no warning that they are unused
+        if self.weighting.by == "auto":  # suppress the warning about unused log-probabilities
             fields = {name: value for name, value in fields.items() if name != "logprobs"}
         return super()._weights(fields, texts, counts)
 
 
 def request_of(fields: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What a record of `serve` says of its request; None for other records.
+    """What a record of `serve` says about its request; None for other records.
 
-    Values of other types than those that it writes are left out.
+    Values of unexpected types are dropped.
     """
     seconds = fields.get("seconds")
     if not isinstance(seconds, dict):
@@ -117,14 +117,14 @@ def shown_source(source: str | None, fields: Mapping[str, Any]) -> str | None:
 
 
 def _has_no_choice(fields: Mapping[str, Any]) -> bool:
-    """Whether a server passed the request through, or its page says that the request failed."""
+    """Whether the record is of a request that a server passed through, or that failed."""
     if "samples" in fields:
         return fields.get("passed_through") is True
     return isinstance(fields.get("status"), int) and "error" in fields and "seconds" in fields
 
 
 def _unranked(fields: Mapping[str, Any], row_id: Any) -> RowAndDetails:
-    """The row and the details of a request without a choice: it failed, or was passed through."""
+    """The row and the details of a request that failed or was passed through."""
     row: dict[str, Any] = {"id": row_id, "request": request_of(fields)}
     if "error" in fields:
         return row | {"error": str(fields["error"])}, {}
@@ -141,7 +141,7 @@ def _unranked(fields: Mapping[str, Any], row_id: Any) -> RowAndDetails:
 
 
 def _other_samples(columns: Any) -> list[OtherSample]:
-    """The samples in columns, if these are as `serve` writes them; else none."""
+    """The samples in columns, if they have the format of `serve`; otherwise an empty list."""
     found = columns if isinstance(columns, dict) else {}
     texts, counts = _list_of(str, found.get("samples")), _list_of(int, found.get("counts"))
     if texts is None or counts is None or len(texts) != len(counts):
@@ -157,8 +157,8 @@ def _reasons(fields: Mapping[str, Any], count: int) -> list[str | None] | None:
 
 def _list_of(kind: Any, value: Any) -> list[Any] | None:
     """The value, if it is a list of this type."""
-    is_one = isinstance(value, list) and all(isinstance(item, kind) for item in value)
-    return value if is_one else None
+    matches = isinstance(value, list) and all(isinstance(item, kind) for item in value)
+    return value if matches else None
 
 
 def _is_number(value: Any) -> bool:

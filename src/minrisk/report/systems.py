@@ -1,4 +1,4 @@
-"""Outputs compared: by their expected utility, and by human references where there are some."""
+"""Systems compared: by expected utility, and by human references if there are any."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ SegmentColumn = list[Any]
 
 @dataclass
 class Systems:
-    """The outputs of all segments, added one by one."""
+    """The outputs of all systems, added segment by segment."""
 
     segments: int = 0
-    texts: dict[str, SegmentColumn] = field(default_factory=dict)  # None where there is no output
+    texts: dict[str, SegmentColumn] = field(default_factory=dict)  # None: no output
     utilities: dict[str, SegmentColumn] = field(default_factory=dict)
     human: list[list[str]] = field(default_factory=list)
     sources: list[str | None] = field(default_factory=list)
@@ -47,9 +47,10 @@ class Systems:
         self.segments += 1
 
     def columns(self, metric: AnyMetric, origins: Mapping[str, Origin | None]) -> dict[str, Any]:
-        """The data for the page, with a comparison of the systems that have every segment.
+        """The data for the page; only systems with an output for every segment are compared.
 
-        Systems whose origin says that the metric chose them are `biased`, with its parts that did.
+        `biased` names systems that the metric chose, according to their origins, and its parts that
+        did.
         """
         judged = self._judged(metric)
         return {
@@ -64,7 +65,7 @@ class Systems:
         }
 
     def _same(self, column: SegmentColumn) -> list[int | None]:
-        """1 where the text equals the choice, 0 where it differs."""
+        """1 where the text equals the choice, 0 where it differs, None without a text."""
         return [None if text is None else int(text == choice)
                 for text, choice in zip(column, self.texts[CHOICE], strict=True)]
 
@@ -79,7 +80,7 @@ class Systems:
                 for name, found in compare_means(values, RESAMPLES).items()}
 
     def _judged(self, metric: AnyMetric) -> dict[str, dict[str, Any]]:
-        """Scores by the same metric against human references, in the segments that have any."""
+        """Scores by the same metric against human references, for segments that have any."""
         rows = [i for i in self._rows(self.texts.values()) if self.human[i]]
         systems = {name: [column[i] for i in rows]
                    for name, column in self._complete(self.texts, rows).items()}
@@ -89,7 +90,7 @@ class Systems:
         try:
             found = score(systems, [self.human[i] for i in rows], sources, metric=metric,
                           resamples=RESAMPLES)
-        except MinriskError:  # a metric that judges without references, or not these
+        except MinriskError:  # the metric uses no references, or rejects these
             return {}
         return {name: {"summary": _summary(result), "sentences": self._spread(result, rows)}
                 for name, result in found.items()}
@@ -101,7 +102,7 @@ class Systems:
         return column
 
     def _rows(self, columns: Iterable[SegmentColumn]) -> list[int]:
-        """The segments that did not fail: they have an output."""
+        """Indices of the segments that did not fail: they have an output."""
         found = list(columns)
         return [i for i in range(self.segments) if any(c[i] is not None for c in found)]
 

@@ -1,4 +1,4 @@
-"""The data of a segment: its row in the list, and its details."""
+"""The page's data for a segment: its row in the list, and its details."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from minrisk.strategies.uncertain import Clusters, as_references, clusters
 from minrisk.strategies.uncertain import uncertainty as uncertainty_of
 
 CHOICE, SAMPLE, PROBABLE = "choice", "one sample", "most probable"
-REFERENCE = "reference"  # the field of a human reference, or of several
-_FURTHER_OUTPUTS = re.compile(r"beam[-_]?\d*|greedy")  # fields with other outputs of the model
-_DIGITS = 5  # significant digits of numbers
+REFERENCE = "reference"  # the field with one human reference or a list of them
+_FURTHER_OUTPUTS = re.compile(r"beam[-_]?\d*|greedy")  # fields with outputs of other decoders
+_DIGITS = 5  # significant digits of numbers on the page
 MAX_CLUSTERS = 8  # clusters shown with their mass
 _MARKED_CLUSTERS = 4  # clusters whose best text is always shown
 _MAX_ANSWERS = 10  # answers shown with their votes
@@ -36,14 +36,14 @@ _MAX_REFERENCES = 8  # references shown if they are not the samples
 
 @dataclass(frozen=True)
 class View:
-    """Settings of the page, and further outputs and references of the segments."""
+    """Settings of the page, and further outputs and references for the segments."""
 
-    show: int = 16  # samples of a segment
-    matrix: int = 12  # of these, the most that are compared with each other
-    against: Mapping[str, Sequence[str]] = field(default_factory=dict)  # a line per segment
-    origins: Mapping[str, Origin | None] = field(default_factory=dict)  # of these outputs
-    references: Sequence[Sequence[str]] = ()  # human ones, in lists with a line per segment
-    field: str = REFERENCE
+    show: int = 16  # samples shown per segment
+    matrix: int = 12  # limit of those that are compared pairwise
+    against: Mapping[str, Sequence[str]] = field(default_factory=dict)  # outputs of other systems
+    origins: Mapping[str, Origin | None] = field(default_factory=dict)  # how they were made
+    references: Sequence[Sequence[str]] = ()  # human references, in lists with a line per segment
+    field: str = REFERENCE  # of records, with further human references
     seed: int = 0
 
     def human(self, record: Record) -> list[str]:
@@ -72,17 +72,17 @@ class View:
                 averages: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
         """The row of the list, and the details, as JSON values.
 
-        Without comparisons, no pair is scored. Utilities are those of the ranking unless they are
-        mean scores (`averages`).
+        Pairs are only scored if the strategy compares texts (`compares`). Utilities are mean scores
+        if the strategy averages (`averages`), otherwise those of the ranking.
         """
-        shown = _SegmentView(self, record, ranking, pool, compares, averages)
-        row = shown.row()
+        segment = _SegmentView(self, record, ranking, pool, compares, averages)
+        row = segment.row()
         outputs = {name: text for name, (text, _) in row["systems"].items() if name != CHOICE}
-        return row, shown.details() | {"human": row["human"], "outputs": outputs}
+        return row, segment.details() | {"human": row["human"], "outputs": outputs}
 
 
 class _SegmentView:
-    """The shown data of one segment. Hypotheses are distinct, and numbered by rank."""
+    """Computes the data of one segment; hypotheses are deduplicated and numbered by rank."""
 
     def __init__(self, view: View, record: Record, ranking: Ranking, pool: Pool[Any],
                  compares: bool, averages: bool) -> None:
@@ -94,7 +94,7 @@ class _SegmentView:
         self._clusters: Clusters = clusters(ranking, pool, compares=compares)
         self._texts: list[str] = [pool.segment.hypotheses[row]
                                   for row in self._clusters.rows.tolist()]
-        rows = pool.hyp_rows[self._clusters.rows]  # where a metric compares outcomes, of those
+        rows = pool.hyp_rows[self._clusters.rows]  # of distinct texts, or outcomes if compared
         self._counts: list[int] = sums(pool.hyp_rows, pool.segment.counts.astype(np.float64),
                                        len(pool.texts))[rows].astype(np.intp).tolist()
         self._facts = facts_of(record)
@@ -170,21 +170,21 @@ class _SegmentView:
         if not first.size:
             return []
         columns, mass = self._references
-        # of calls of tools, which are compared field by field, equal ones are votes
+        # tool calls are compared field by field; a score of 1 means equal calls, thus a vote
         shares = (self._pool.keep(self._clusters.rows[first]).scores(columns) == 1) @ mass
         counts = np.bincount(labels[labels >= 0], np.array(self._counts)[labels >= 0])
         return [[self._answers[first[n]], number(shares[n]), int(counts[n])]
                 for n in np.argsort(-shares, kind="stable")[:_MAX_ANSWERS].tolist()]
 
     def _truncated(self) -> int:
-        """The number of truncated samples, also of those that are no candidates."""
+        """The number of truncated samples, including those that are not candidates."""
         own = zip(self._facts.finish_reasons or (), self._pool.segment.counts.tolist(),
                   strict=False)
         others = ((other.finish_reason, other.count) for other in self._facts.others)
         return sum(count for reason, count in [*own, *others] if reason == TRUNCATED)
 
     def _finish_reasons(self) -> list[str | None]:
-        """Of each distinct text, how a sample of it was cut off; None if none was."""
+        """For each distinct text, why a sample with it is incomplete; None if none is."""
         found = {row: reason for row, reason in zip(
             self._pool.hyp_rows.tolist(), self._facts.finish_reasons or (), strict=False)
             if reason in INCOMPLETE}
@@ -192,7 +192,7 @@ class _SegmentView:
         return [found.get(row) for row in rows]
 
     def _shown(self) -> list[int]:
-        """Ranks of the shown hypotheses: the best, and always the marked ones."""
+        """Ranks of the shown hypotheses: the marked ones, and then the best."""
         room = min(self._view.show, len(self._texts))
         marked = self._marked()[:room - 1]
         best = [i for i in range(len(self._texts)) if i not in marked][:room - len(marked)]
@@ -206,9 +206,9 @@ class _SegmentView:
         return [i for i in dict.fromkeys(found) if i]  # without None and the choice
 
     def _compared(self, shown: list[int]) -> list[int]:
-        """Places among the shown: the choice, the marked, and then the best.
+        """Places among the shown of those to compare pairwise: the choice, the marked, the best.
 
-        None where texts are not compared.
+        Empty if texts are not compared.
         """
         if not self._compares:
             return []
@@ -221,20 +221,20 @@ class _SegmentView:
         return None if self._logprobs is None else int(np.argmax(self._logprobs))
 
     def _masses(self) -> list[list[Any]]:
-        """Number, mass and count of distinct texts of the largest clusters."""
+        """The largest clusters: number, mass, and count of distinct texts of each."""
         mass, labels = self._clusters.mass, self._clusters.labels
         sizes = np.bincount(labels[labels >= 0], minlength=mass.size)
         largest = np.argsort(-mass, kind="stable")[:MAX_CLUSTERS]
         return [[int(n), number(mass[n]), int(sizes[n])] for n in largest]
 
     def _matrix(self, rows: Ints) -> list[float | None]:
-        """(M * M) hypotheses against hypotheses, row by row."""
+        """(M * M,) scores of hypotheses against hypotheses, row by row."""
         pool = as_references(self._pool.keep(rows))
         assert pool.segment.self_columns is not None
         return numbers(pool.scores(pool.segment.self_columns).ravel())
 
     def _support(self, shown: list[int]) -> dict[str, Any]:
-        """The score of the choice against each reference, where texts are compared."""
+        """Which references or samples support the choice, if texts are compared."""
         if not self._compares:
             return {}
         segment, (columns, mass) = self._pool.segment, self._references
@@ -264,14 +264,14 @@ class _SegmentView:
 
     @lazy
     def _references(self) -> tuple[Ints, Floats]:
-        """The first place of each distinct reference, and its mass."""
+        """The first index of each distinct reference, and its mass."""
         return self._pool.distinct_references()
 
     @lazy
     def _scores(self) -> Floats:
-        """(outputs, references) exact scores, also where the strategy skipped pairs.
+        """(outputs, references) exact scores, including pairs that the strategy skipped.
 
-        NaN for what is no hypothesis, if the metric reads more of hypotheses than their texts.
+        NaN for outputs that are not hypotheses, if the metric needs more than their texts.
         """
         pool, metric, texts = self._pool, self._pool.metric, [*self._outputs.values()]
         refs = pool.references(pool.ref_rows[self._references[0]])
@@ -288,13 +288,13 @@ class _SegmentView:
 
     @property
     def _judges_texts(self) -> bool:
-        """Whether the metric needs no more of a hypothesis than its text."""
+        """Whether the metric needs nothing of a hypothesis but its text."""
         return not (reads_segment(self._pool.metric) or self._pool.metric.compares_outcomes)
 
     def _qualities(self) -> Floats:
-        """(outputs,) without references: of hypotheses by the ranking, of others by the metric.
+        """(outputs,) quality: the ranking's for hypotheses, the metric's for other outputs.
 
-        NaN for other outputs, if the metric cannot judge them so.
+        NaN for other outputs if the metric needs references or more than texts.
         """
         metric, texts = self._pool.metric, [*self._outputs.values()]
         known = dict(zip(self._pool.segment.hypotheses, self._ranking.utility, strict=True))
@@ -305,7 +305,7 @@ class _SegmentView:
         return np.array([known.get(text, math.nan) for text in texts])
 
     def _margin(self) -> float:
-        """The difference of utility from the next distinct text."""
+        """The lead in utility over the next distinct text."""
         best = self._ranking.utility[self._clusters.rows[:2]]
         return float(best[0] - best[1]) if best.size > 1 else math.nan
 
@@ -328,7 +328,7 @@ def failed_row(record: Record) -> dict[str, Any]:
 
 
 def number(value: float) -> float | None:
-    """The value in few digits; None for NaN and infinity, which JSON cannot express."""
+    """The value, rounded; None for NaN and infinity, which JSON cannot express."""
     if not math.isfinite(value):
         return None
     rounded = float(f"{value:.{_DIGITS}g}")

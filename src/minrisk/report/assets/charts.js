@@ -1,4 +1,4 @@
-// Charts by hand: histograms of buttons, a heat map, a curve.
+// Charts: histograms made of buttons, a heat map, a curve.
 
 function histogram(title, values, {range, format = number, bins = 20, onpick, note, centre, of} = {}) {
   const known = values.filter((v) => v !== null && v !== undefined);
@@ -22,7 +22,7 @@ function histogram(title, values, {range, format = number, bins = 20, onpick, no
     bar.firstChild.style.height = size ? `${Math.max(2, 100 * size / most)}%` : '0';
     return bar;
   });
-  const sorted = [...(of ?? known)].sort((a, b) => a - b);  // of all values, where bars leave some out
+  const sorted = [...(of ?? known)].sort((a, b) => a - b);  // `of`: all values, if the bars show a part
   return h('figure', {class: 'histogram'},
     h('figcaption', {}, h('strong', {}, title),
       h('span', {}, `mean ${format(mean(sorted))} · median ${format(sorted[sorted.length >> 1])}`)),
@@ -41,7 +41,7 @@ function extent(values) {
   return [low, high];
 }
 
-// roving tabindex: the group is one stop for the tab key, arrows move inside
+// roving tabindex: the tab key stops once at the group, arrow keys move inside it
 function roving(group) {
   const buttons = [...group.querySelectorAll('button')];
   buttons.forEach((button, n) => button.setAttribute('tabindex', n ? '-1' : '0'));
@@ -124,7 +124,7 @@ function curve(rows, recommended) {
     h('ul', {class: 'legend'}, legend));
 }
 
-// a line for each trial, from the lower to the upper end of what it loses, and one for what is tolerated
+// the interval of each trial's loss as a line, and the tolerance
 function intervals(rows, tolerance, recommended) {
   const [width, left, step, right, top] = [640, 240, 22, 24, 8];
   const bottom = top + rows.length * step;

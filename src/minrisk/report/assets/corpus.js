@@ -1,4 +1,4 @@
-// All segments: distributions, what was gained, strategies and systems compared.
+// The corpus: distributions, the gain, and comparisons of strategies and systems.
 
 let isBuilt = false;
 let chosenSystem = null;
@@ -99,7 +99,7 @@ function systemsSection() {
   return section;
 }
 
-// from the lead of a system over the choice to that of the choice
+// turns the lead of a system over the choice into the lead of the choice
 const leadRange = ([low, high]) => [-high, -low].map((v) => withSign(v)).join(', ');
 const pValue = (p) => p < .001 ? '< 0.001' : number(p, 3);
 
@@ -110,7 +110,7 @@ function systemDetails() {
   const wins = values.filter((v) => v > 0 && !near(v)).length, ties = values.filter(near).length;
   const {choice: own, [chosenSystem]: other} = DATA.systems.by_reference;
   const byReference = other !== undefined;
-  const together = byReference && !near(own.value - other.value - mean(values)) ? own.value - other.value : null;  // no mean: statistics of a corpus
+  const together = byReference && !near(own.value - other.value - mean(values)) ? own.value - other.value : null;  // a corpus score that is no mean
   const most = [...ahead].sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, 8).filter(([, v]) => !near(v));
   const outcomes = [[wins, 'better', 'c0'], [ties, 'equal', 'rest'], [values.length - wins - ties, 'worse', 'c1']];
   const bar = h('div', {class: 'shares', 'aria-hidden': 'true'}, outcomes.filter(([n]) => n).map(([n, name, kind]) => {

@@ -1,8 +1,8 @@
-// The data of the page: the rows of the list at once, the details of segments in parts.
+// The data of the page: rows of the list are loaded at once, details of segments in parts.
 
 const DATA = {n: 0, columns: {}, systems: {}, parts: []};
 const parts = [];   // promises of the details, by part
-const searchTexts = [];  // lower-case texts of each segment, once its part is open
+const searchTexts = [];  // lower-case texts of each segment whose part is loaded
 
 const whenParsed = new Promise((resolve) => {
   if (document.readyState !== 'loading') resolve();
@@ -48,7 +48,7 @@ function openPart(number) {
   return parts[number];
 }
 
-// parts are opened in idle time, so that the first search need not wait
+// load parts in idle time, so that the first search need not wait
 const MOST_AHEAD = 200;  // parts, of a quarter of a megabyte each
 const idle = window.requestIdleCallback ?? ((work) => setTimeout(work, 50));
 
@@ -62,7 +62,7 @@ async function detailsOf(segment) {
   return (await openPart(number))[segment - DATA.parts[number]];
 }
 
-// measures that the list can be sorted by: key, label, and value of a segment
+// measures to sort the list by: key, label, and value of a segment
 let measureTable = null;
 const measures = () => [...(measureTable ??= allMeasures()).values()];
 const measure = (key) => (measureTable ??= allMeasures()).get(key);
@@ -91,7 +91,7 @@ function allMeasures() {
 const tokensOf = (request) => request?.completion_tokens === undefined ? null
   : (request.prompt_tokens ?? 0) + request.completion_tokens;
 const others = () => DATA.systems.names.filter((name) => name !== 'choice');
-// errors are negated in the data, and shown with their original sign
+// metrics that are errors are negated in the data, and shown with their original sign
 const signed = (value) => value === null ? null : DATA.sign * value;
 const difference = (one, other) => one === null || other === null ? null : one - other;
 

@@ -1,4 +1,4 @@
-// Elements. Texts become text nodes, and nothing else: samples may contain anything.
+// Elements. Samples may contain anything, so texts only ever become text nodes.
 
 const SVG = 'http://www.w3.org/2000/svg';
 const $ = (id) => document.getElementById(id);
@@ -18,10 +18,10 @@ const h = (tag, properties, ...children) => fill(document.createElement(tag), pr
 const s = (tag, properties, ...children) =>
   fill(document.createElementNS(SVG, tag), properties, children);
 
-// text whose direction is unknown
+// text of unknown writing direction
 const prose = (tag, text, properties) => h(tag, {dir: 'auto', ...properties}, text ?? '');
 
-// the head of a column: of texts aligned at their beginning, of numbers at their end
+// a column header; numbers are aligned at their end
 const TEXT_COLUMNS = new Set(['Sample', 'Cluster', 'System', 'Output', 'Best of it', 'Reference', 'Strategy',
   'Budget', 'Characters', 'Answer', 'Reason']);
 const column = (name) => h('th', {scope: 'col', class: TEXT_COLUMNS.has(name) ? null : 'num'}, name);
@@ -37,7 +37,7 @@ const percent = (value, digits = 0) =>
   value === null || value === undefined ? '–' : `${(100 * value).toFixed(digits)}%`;
 const withSign = (value, digits = DATA.digits + 1) =>
   value === null ? '–' : `${value > 0 ? '+' : ''}${number(value, digits)}`;
-// how far the choice is ahead, in words: higher is better in the data, also of errors
+// the lead of the choice as text: higher is better in the data, even for errors
 const lead = (value, other = null) => value === null || value === undefined ? '–'
   : Math.abs(value) < 1e-9 ? `equal${other ? ` to ${other}` : ''}`
     : `${number(Math.abs(value), DATA.digits + 1)} ${value > 0 ? 'better' : 'worse'}${other ? ` than ${other}` : ''}`;
@@ -57,7 +57,7 @@ function formatMeasure(key, i) {
   return key === 'gain' || key.startsWith('ahead:') ? lead(found) : number(found);
 }
 
-// clusters have letters, because not all readers can tell the colours apart; what is in none has a dash
+// clusters have letters, because not all readers can tell colours apart; a dash means no cluster
 const letter = (label) => label < 0 ? '–' : label < 26 ? String.fromCharCode(65 + label)
   : letter(Math.floor(label / 26) - 1) + letter(label % 26);
 const cluster = (label) => label < 0 ? h('span', {title: 'No answer, and no cluster'}, '–')

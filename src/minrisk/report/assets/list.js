@@ -1,8 +1,8 @@
-// The list: filters, order, and elements only for the visible rows.
+// The list: filtering, sorting, and elements for visible rows only.
 
-const ROW = 76;  // pixels, as in the style sheet
+const ROW = 76;  // height in pixels, as in the style sheet
 let rows = [];   // the numbers of the segments that are shown, in order
-let rowElements = new Map();  // the elements in the document, by place
+let rowElements = new Map();  // the elements in the document, by position in `rows`
 let searchNumber = 0;  // the number of the last search; older ones stop
 
 function matchesColumns(i) {
@@ -74,7 +74,7 @@ function rangeChip() {
     onclick: () => go({r: ''})}, text, h('span', {'aria-hidden': 'true'}, ' ×'));
 }
 
-// with `keep`, elements of rows that stay visible are used again: only the position has changed
+// with `keep`, elements of rows that stay visible are reused: only their position has changed
 function render({keep = false} = {}) {
   const list = $('list'), canvas = $('canvas');
   canvas.style.height = `${rows.length * ROW}px`;
@@ -119,7 +119,7 @@ function badges(i) {
     h('span', {class: 'value', title: measure(key)[1]}, formatMeasure(key, i)));
 }
 
-// the open segment: that of the address, or the first of the list
+// the open segment: the one in the URL, or the first of the list
 const current = () => state.i === '' ? (isNarrow() ? null : rows[0] ?? null) : Number(state.i);
 const isNarrow = () => matchMedia('(max-width: 60rem)').matches;
 

@@ -1,11 +1,11 @@
-// One segment: why its choice was chosen.
+// One segment, and why its choice was chosen.
 
 const words = new Intl.Segmenter(undefined, {granularity: 'word'});
-const MAX_TABLE = 1e6;  // cells of a comparison; longer texts are shown without one
-const MOST_ROWS = 100;  // of samples that are shown at once
+const MAX_TABLE = 1e6;  // cells of the table of a word diff; longer texts are not compared
+const MOST_ROWS = 100;  // samples shown at once
 let showNumber = 0;
 
-// words with the space after them: what is compared is the word alone
+// words with the space after them, which the comparison ignores
 function wordsOf(text) {
   const found = [];
   for (const {segment} of words.segment(text)) {
@@ -15,7 +15,7 @@ function wordsOf(text) {
   return found;
 }
 
-// the longest common subsequence of words: what is new, missing or the same
+// word diff by longest common subsequence: new, missing and equal words
 function differencesOf(base, text) {
   const [a, b] = [wordsOf(base), wordsOf(text)];
   const width = b.length + 1;
@@ -116,7 +116,7 @@ function facts(i, isVote) {
       + (c.truncated[i] ? `, ${plain(c.truncated[i])} truncated` : '')));
 }
 
-// of a request that a server answered
+// facts about a request that a server answered
 function requestFacts(i) {
   const request = DATA.columns.request[i];
   if (!request) return null;
@@ -206,7 +206,7 @@ const cutOff = (reason) => CUT_OFF[reason] ?? null;
 const tag = (name) => h('span', {class: name === 'truncated' || name === 'filtered' ? 'tag cut-off' : 'tag'}, name);
 const answerOf = (answer) => answer === null ? h('span', {class: 'note'}, 'no answer') : prose('span', answer);
 
-// samples that were drawn, and could not win
+// samples that were drawn but could not win
 function otherSamples(details) {
   if (!details.others) return null;
   return h('div', {class: 'others'}, h('h3', {}, 'Not compared'), h('table', {},
@@ -236,7 +236,7 @@ function outputs(i, details, base) {
       })))));
 }
 
-// of texts that are alike by the metric, if it compares texts
+// clusters of texts that are similar by the metric, if it compares texts
 function clusters(i, details) {
   if (!DATA.compares) return null;
   const all = details.clusters, rest = 1 - all.reduce((sum, [, mass]) => sum + mass, 0);
@@ -279,7 +279,7 @@ function similarities(details) {
   const places = details.compared, size = places.length;
   if (size < 2) return null;
   const label = (n) => details.labels[places[n]];
-  // by cluster, and inside of one by rank
+  // by cluster, then by rank
   const order = [...Array(size).keys()].sort((a, b) => label(a) - label(b) || a - b);
   const labels = order.map(label);
   const names = order.map((n) => `${letter(label(n))}${details.ranks[places[n]] + 1}`);

@@ -1,4 +1,4 @@
-// The state of the view is in the address, so that a link leads to it.
+// The URL encodes the state of the view, so that it can be linked to.
 
 // v: view, s: measure to sort by, d: 1 if descending, q: search, f: system that the choice differs from,
 // r: range of a measure, i: segment, p: sample to compare with, o: 'plain' or 'differences', if not the default
@@ -17,7 +17,7 @@ function readAddress() {
   if (!/^\d+$/.test(state.i) || Number(state.i) >= DATA.n) state.i = '';
 }
 
-// differences of wording are shown at once, unless samples are compared by their answers
+// differences of wording are shown by default, unless samples are compared by their answers
 const showsDifferences = () => state.o === '' ? !DATA.is_vote : state.o !== 'plain';
 const withDifferencesShown = (shown) => ({o: shown === !DATA.is_vote ? '' : shown ? 'differences' : 'plain'});
 
@@ -29,7 +29,7 @@ function address() {
   return `#${found}`;
 }
 
-// changes the state; with `step`, the browser's back button undoes the change
+// change the state; with `step`, the browser's back button undoes the change
 function go(changes, {step = false} = {}) {
   const before = {...state};
   Object.assign(state, changes);
