@@ -1,4 +1,4 @@
-"""The command line: one command a file. Results on standard output, everything else on error."""
+"""The command line. Results go to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from minrisk.version import __version__
 # exit codes
 MISUSE = 2
 SOME_FAILED = WRONG_NUMBERS = 3
-INTERRUPTED, CLOSED_PIPE, TERMINATED = 130, 141, 143  # 128 and the number of the signal
+INTERRUPTED, CLOSED_PIPE, TERMINATED = 130, 141, 143  # 128 + number of the signal
 
-MEANINGS = {  # for the manual
+MEANINGS = {  # shown in the manual
     0: "everything was done",
     MISUSE: "wrong options or input, a missing package or a file that cannot be read: the message "
             "says what to do; finished segments are kept",
@@ -35,7 +35,7 @@ MEANINGS = {  # for the manual
     TERMINATED: "ended by SIGTERM or SIGHUP; `--resume` goes on",
 }
 
-_COMMANDS = {  # imported when they are called
+_COMMANDS = {  # imported when first used
     "decode": "minrisk.cli.commands:decode",
     "sample": "minrisk.cli.commands:sample",
     "translate": "minrisk.cli.commands:translate",
@@ -57,11 +57,11 @@ _MOVED = {kind: f"list {kind}" for kind in ("metrics", "strategies", "samplers")
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP; ends a run as Ctrl-C does: with whole outputs."""
+    """SIGTERM or SIGHUP; ends a run like Ctrl-C, so that no output is left half-written."""
 
 
 class Commands(click.Group):
-    """Imports commands when they are called, and ends quietly at a closed pipe (`| head`)."""
+    """Imports commands lazily, and exits quietly if a pipe is closed (`| head`)."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -103,7 +103,7 @@ def cli(ctx: click.Context) -> None:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit code; no traceback for what the user can fix."""
+    """Run a command line and return its exit code; errors that users can fix show no traceback."""
     _prepare()
     try:
         given = None if args is None else list(args)
@@ -120,12 +120,12 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _prepare() -> None:
-    """Replace a closed standard error, show warnings as one line each, and handle signals."""
+    """Replace a closed standard error, print each warning on one line, and handle signals."""
     clear_metric_cache()  # an earlier run in this process may have read other files
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - for the whole run
     warnings.showwarning = _show_once()
     if threading.current_thread() is threading.main_thread():
-        for name in ("SIGTERM", "SIGHUP"):  # the second when a terminal is closed, but on Windows
+        for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), _terminate)
 
@@ -151,7 +151,7 @@ def _fail(message: str) -> int:
 
 
 def _discard_unflushed_output() -> None:
-    """Flush standard output; if that fails, drop the rest, so that Python's flush at exit works."""
+    """Flush standard output; if that fails, redirect it, so that the flush at exit succeeds."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

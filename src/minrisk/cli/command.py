@@ -1,9 +1,9 @@
 """A command: a function of frozen dataclasses, whose fields are its options.
 
-Further options are fields of the metric, strategy and sampler that it is given the names of:
-`--groups 16` fills the field `groups` of the strategy, `--metric.order 4` the field `order` of the
-metric. So the names are looked for first, in the configuration file and the arguments; what they
-name has further options, and then click parses the arguments.
+Fields of the chosen metric, strategy and sampler are options, too: `--groups 16` sets the field
+`groups` of the strategy, `--metric.order 4` the field `order` of the metric. So parsing takes two
+passes: the first finds the names of these components in the configuration file and the arguments;
+then click parses the arguments with the options of the components added.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from minrisk.cli.options import CONFIG, FieldOption, entries, parameters, set_fl
 from minrisk.cli.other_tools import foreign_hint
 
 _COMPONENTS = "minrisk.cli.components"  # key in a context's `meta`
-_ALL = "minrisk.cli.help_all"
-_SECTIONS = ("Input", "Sampling", "Method", "Output", "Running")  # of the help, in this order
+_ALL = "minrisk.cli.help_all"  # key: whether --help-all was given
+_SECTIONS = ("Input", "Sampling", "Method", "Output", "Running")  # of the help, in order
 _SETTINGS = {"token_normalize_func": lambda name: name.replace("_", "-"), "max_content_width": 100}
 
 
 def command(*, examples: str = "",
             without: Sequence[str] = ()) -> Callable[[Callable[..., Any]], OptionsCommand]:
-    """Make a command of a function; its options are the fields of the dataclasses it takes.
+    """Make a command from a function; its options are the fields of the dataclasses it takes.
 
-    A field that two dataclasses have is one option, and fills both. Fields in `without` have no
-    option, and keep their defaults.
+    A field of several dataclasses is one option that fills all of them. Fields in `without` have no
+    option and keep their defaults.
     """
     def decorate(function: Callable[..., Any]) -> OptionsCommand:
         hints = typing.get_type_hints(function)
@@ -45,7 +45,7 @@ def command(*, examples: str = "",
 
 
 class OptionsCommand(click.Command):
-    """A command whose callback takes dataclasses that its options fill."""
+    """A command whose callback takes dataclasses, filled from its options."""
 
     def __init__(self, function: Callable[..., Any], groups: Sequence[type], examples: str,
                  without: Sequence[str]) -> None:
@@ -88,7 +88,7 @@ class OptionsCommand(click.Command):
         return [*super().get_params(ctx), *further]
 
     def _find_components(self, ctx: click.Context, given: Names) -> None:
-        """Find what the configuration file and the arguments name, and its options."""
+        """Find the components that the configuration file and the arguments name."""
         path = given.last("--config")
         config = read_config(path, self.name) if path else Config()
         ctx.meta[CONFIG] = config.path
@@ -100,8 +100,8 @@ class OptionsCommand(click.Command):
         options = self._field_options(ctx)
         if keys := config.unknown(options):
             flags = [option.flag for option in options]
-            told = (f"unknown key {key!r}; {self._hint(ctx, f'--{key}', flags)}" for key in keys)
-            raise InputError(f"{path}: {''.join(told)}see --help")
+            errors = (f"unknown key {key!r}; {self._hint(ctx, f'--{key}', flags)}" for key in keys)
+            raise InputError(f"{path}: {''.join(errors)}see --help")
         ctx.default_map = config.default_map(options)
 
     def _field_options(self, ctx: click.Context) -> list[FieldOption]:
@@ -116,7 +116,7 @@ class OptionsCommand(click.Command):
 
     def _unknown_options(self, ctx: click.Context, first: str,
                          args: Sequence[str]) -> InputError:
-        """The error for all unknown options at once: a command of another tool has several."""
+        """One error for all unknown options: a command line of another tool has several."""
         known = [opt for param in self.get_params(ctx)
                  for opt in (*param.opts, *param.secondary_opts) if opt[:2] == "--"]
         given = (arg.partition("=")[0].replace("_", "-") for arg in args if arg[:2] == "--")
@@ -129,7 +129,7 @@ class OptionsCommand(click.Command):
                           + "see --help")
 
     def _hint(self, ctx: click.Context, name: str, known: Iterable[str]) -> str:
-        """A hint: the component that has the option, its name in minrisk, or the closest name."""
+        """A hint: which component has the option, its name in minrisk, or the closest name."""
         for component in _components(ctx):
             if reason := (component.lacks or {}).get(name[2:].replace("-", "_")):
                 return f"{reason}; "
@@ -144,12 +144,12 @@ class OptionsCommand(click.Command):
         if name.startswith(REFERENCES) and "--reference-samples" in flags and not any(
                 flag.startswith(REFERENCES) for flag in flags):
             return "it needs --reference-samples M; "
-        # without dashes, which would make all options alike
+        # without the leading dashes, which would make all options similar
         close = nearest(name.lstrip("-"), (flag.lstrip("-") for flag in flags))
         return f"did you mean '--{close}'? " if close else ""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The options by section, without rarely used ones, which --help-all adds."""
+        """The options by section; --help-all adds the advanced ones."""
         sections, others = self._sections(ctx)
         for title, options in sections.items():
             records = [record for option in options if (record := option.get_help_record(ctx))]
@@ -165,9 +165,9 @@ class OptionsCommand(click.Command):
 
     def _sections(self, ctx: click.Context
                   ) -> tuple[dict[str, list[click.Option]], list[Component]]:
-        """The options of each section, and the components whose options are listed by name only.
+        """The options of each section, and the components whose options are only listed by name.
 
-        If there are several kinds of components, those are the default ones.
+        Those are the default components, if the command has several kinds of components.
         """
         is_all = ctx.meta.get(_ALL, False)
         sections: dict[str, list[click.Option]] = {name: [] for name in _SECTIONS}
@@ -191,7 +191,7 @@ def _components(ctx: click.Context) -> list[Component]:
 
 
 def _filled(group: type, ctx: click.Context) -> Any:
-    """A dataclass with the values that its options were given."""
+    """A dataclass with the values of its options."""
     known = {f.name for f in dataclasses.fields(group)}
     values = {name: value for name, value in ctx.params.items() if name in known}
     if issubclass(group, ComponentOptions):

@@ -1,4 +1,4 @@
-"""The commands from a corpus to an output: `decode`, `export`, `sample`, `translate`, `answer`."""
+"""The commands that process a corpus: `decode`, `export`, `sample`, `translate`, `answer`."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _TEXT_ONLY = ("source", "references", "reference_lprobs", "num_references")
 @dataclass(frozen=True)
 class InputOptions:
     inputs: tuple[str, ...] = argument("[INPUT]...")
-    input: tuple[str, ...] = flag((), section="Input", hidden=True)  # for configuration files
+    input: tuple[str, ...] = flag((), section="Input", hidden=True)  # in configuration files
 
     def given(self) -> Sequence[str]:
         """The given paths and patterns."""
         return self.inputs or self.input
 
     def paths(self) -> Sequence[str]:
-        """The given paths and patterns; standard input where there are none."""
+        """The given paths and patterns; standard input if there are none."""
         paths = self.given()
         if not paths and sys.stdin is not None and sys.stdin.isatty():
             raise InputError("no INPUT was given, and standard input is a terminal; "
@@ -54,7 +54,7 @@ class InputOptions:
 
 @dataclass(frozen=True)
 class JsonInput(WeightOptions, InputOptions):
-    """Segments in JSON lines, and how their references count."""
+    """Segments in JSON lines, and the weights of their references."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class SegmentInput(SegmentOptions, JsonInput):
         "unless --weights uniform.")
     limit: int | None = flag(None, section="Input", metavar="N", ge=1, le=MAX_RECORDS,
                              help=LIMIT_HELP)
-    # comet-mbr's name for INPUT
+    # comet-mbr's name of INPUT
     translations: tuple[str, ...] = flag((), "-t", section="Input", hidden=True)
 
     def __post_init__(self) -> None:
@@ -109,7 +109,7 @@ class PromptInput(PromptOptions, InputOptions):
 
 @dataclass(frozen=True)
 class AnswerInput(PromptInput):
-    """The same for `answer`, which draws fewer samples."""
+    """Prompts for `answer`, which draws fewer samples by default."""
 
     num_samples: int = flag(ANSWER_SAMPLES, "-n", section="Sampling", metavar="N", ge=1,
                             help="Number of samples of each prompt.")

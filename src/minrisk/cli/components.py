@@ -1,10 +1,10 @@
-"""The metric, strategy and sampler that options name, and the options that fill their fields.
+"""Components named by options (metrics, strategies, samplers), and the options for their fields.
 
-`--coarse chrf --coarse.order 3` is for a strategy's second metric, and `--coarse aggregate
---coarse.groups 4 --coarse.metric chrf --coarse.metric.order 3` for a stage of a cascade. Metrics
-inside others go by their names: `--metric chrf+comet --metric.chrf.order 4`.
-`--references.temperature 1` is for the sampler of separate references, which has the options of the
-first unless given others.
+`--coarse chrf --coarse.order 3` configures the second metric of a strategy, and `--coarse aggregate
+--coarse.groups 4 --coarse.metric chrf --coarse.metric.order 3` a stage of a cascade. Metrics inside
+others are addressed by their names: `--metric chrf+comet --metric.chrf.order 4`.
+`--references.temperature 1` configures the sampler of separate references, whose options default to
+those of the other sampler.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from minrisk._core.sampler import Sampler
 from minrisk._core.strategy import Strategy
 from minrisk.cli.options import Field, FieldOption, entries, fields_of
 
-REFERENCES = "--references."  # begins the options of the sampler of separate references
-COMMON = ("metric", "seed")  # fields of strategies with an option that every strategy has
+REFERENCES = "--references."  # prefix of options for the sampler of separate references
+COMMON = ("metric", "seed")  # fields of strategies whose options belong to the command
 _METRIC_HELP = "Metric that scores hypotheses; --metric.FIELD sets its fields."
 
 
 class Names(dict[str, list[str]]):
-    """What every flag of a command line is given.
+    """The values of each flag of a command line, before it is parsed.
 
-    Some of it names metrics, strategies and samplers, whose options are not known before.
+    Some values name metrics, strategies and samplers, which determine the further options.
     """
 
     def last(self, flag: str, default: Any = None) -> Any:
@@ -49,7 +49,7 @@ class Names(dict[str, list[str]]):
 
 
 def names_in(args: Sequence[str]) -> Names:
-    """What follows each word that may be a flag."""
+    """The word that follows each word that may be a flag."""
     found = Names()
     for word, following in pairwise([*args, "--"]):
         if word == "--":
@@ -62,11 +62,11 @@ def names_in(args: Sequence[str]) -> Names:
 
 
 class ComponentOption(FieldOption):
-    """An option for a field of a component; unless given, the field keeps its default."""
+    """An option for a field of a component; by default, the field keeps its own default."""
 
     def __init__(self, owner: str, field: Field, flag: str, path: Sequence[str] = ()) -> None:
         self.owner = owner  # the option that names the component, such as `metric` or `coarse`
-        self.key = "__".join([*map(key, path), field.name])  # as `make_metric` takes it
+        self.key = "__".join([*map(key, path), field.name])  # the keyword for `make_metric`
         super().__init__(field, FlagSpec(), flag=flag, name=f"{owner}__{self.key}")
 
 
@@ -77,8 +77,8 @@ class Component:
     kind: str
     name: str
     options: tuple[ComponentOption, ...]
-    is_default: bool = False  # not named by an option
-    lacks: Mapping[str, str] | None = None  # what to do without an option
+    is_default: bool = False  # used without being named by an option
+    lacks: Mapping[str, str] | None = None  # hints for options that it does not have
 
     @property
     def label(self) -> str:
@@ -106,19 +106,19 @@ class ComponentOptions(ABC):
     @classmethod
     @abstractmethod
     def named(cls, names: Names) -> Iterator[Component]:
-        """The components that have these names."""
+        """The components that the command line names."""
 
     def values(self, owner: str) -> dict[str, Any]:
         return dict(self.fields.get(owner, {}))
 
     def make_metric(self, name: str, owner: str = "metric") -> AnyMetric:
-        """The metric of this name; a value is for every metric that has such a field."""
+        """The metric of this name, with the given values for the fields that it has."""
         known = {option.key for component in _metrics(owner, [name])
                  for option in component.options}
         return named_metric(name, **{k: v for k, v in self.values(owner).items() if k in known})
 
     def make_strategy(self, name: str, owner: str, common: Mapping[str, Any]) -> Strategy:
-        """A strategy or a stage, with the metric and the seed of all unless it has its own."""
+        """A strategy or stage; its metric and seed default to the common ones."""
         fields = fields_of(STRATEGIES.get(name))
         options = {f.name: common[f.name] for f in fields if f.name in common} | self.values(owner)
         for field in fields:
@@ -157,7 +157,7 @@ class StrategyOptions(ComponentOptions):
                 yield from _stage(field.name, names.last(field.flag, field.default), names)
 
     def make(self, default_metric: AnyMetric | None = None) -> Strategy:
-        """The strategy; `default_metric` is for it if the options neither name nor describe one."""
+        """The strategy; `default_metric` is used if no option names or configures a metric."""
         common: dict[str, Any] = {} if self.seed is None else {"seed": self.seed}
         if default_metric and not (self.metric or self.values("metric")):
             common["metric"] = default_metric
@@ -168,7 +168,7 @@ class StrategyOptions(ComponentOptions):
 
 @dataclass(frozen=True)
 class MetricOptions(ComponentOptions):
-    """One metric, for a command that takes few strategies."""
+    """One metric, for commands that do not take all strategies."""
 
     registries = (METRICS,)
 
@@ -204,9 +204,9 @@ class MetricsOptions(ComponentOptions):
 
 @dataclass(frozen=True)
 class StudyOptions(MetricOptions):
-    """A metric, and what further some strategies need, for a command that tries all.
+    """A metric, and what some strategies need in addition, for a command that tries all of them.
 
-    That is a second metric, or the stages of a strategy that is named.
+    That is a second metric, or the stages of a named strategy.
     """
 
     @classmethod
@@ -221,7 +221,7 @@ class StudyOptions(MetricOptions):
                 yield from _named_metrics(field, names)
 
     def further(self, strategies: Iterable[str], seed: int) -> dict[str, AnyMetric | Strategy]:
-        """The further metrics and stages, by the field of a strategy that takes them."""
+        """The additional metrics and stages, by the name of the strategy's field."""
         common = {"metric": self.make(), "seed": seed}
         given = self.values("strategy")
         return {field.name: self.make_strategy(name, field.name, common)
@@ -261,7 +261,7 @@ class SamplerOptions(ComponentOptions):
 
 
 def sampler_component(name: str, without: Sequence[str], is_default: bool) -> Component:
-    """A sampler whose fields have options, but for those that the command has itself."""
+    """A sampler with options for its fields, except those that are options of the command."""
     cls = SAMPLERS.get(name)
     options = _options("sampler", fields_of(cls), without)
     return Component("sampler", name, options, is_default, getattr(cls, "lacks", None))
@@ -275,7 +275,7 @@ def _reference_sampler(name: str) -> Component:
 
 
 def _named_metrics(field: Field, names: Names) -> Iterator[Component]:
-    """The metrics that are named for a field of a strategy, which may name none."""
+    """The metrics that are named for a field of a strategy, if any."""
     if field.name == "metric":
         return _metrics("metric", [names.last("--metric", METRIC)], "--metric" not in names)
     name = names.last(field.flag)
@@ -284,7 +284,7 @@ def _named_metrics(field: Field, names: Names) -> Iterator[Component]:
 
 def _metrics(owner: str, names: Iterable[str],
                        is_default: bool = False) -> Iterator[Component]:
-    """Metrics, and those inside them; an option that two of them have is shown for the first."""
+    """Metrics, and those inside them; options that several share are listed for the first."""
     seen: set[str] = set()
     for name in names:
         for path, recipe in METRICS.recipe(name).owners():
@@ -297,7 +297,7 @@ def _metrics(owner: str, names: Iterable[str],
 
 
 def _stage(owner: str, name: str | None, names: Names) -> Iterator[Component]:
-    """A stage of a cascade, and its metric and stages; `coarse__fine` is a stage of a stage."""
+    """A stage of a cascade, with its metric and nested stages, such as `coarse__fine`."""
     if not isinstance(name, str):
         return
     fields = [replace(field, default=None) if field.name == "metric" else field
@@ -325,9 +325,9 @@ def _options(owner: str, fields: Iterable[Field],
 
 
 def _further_fields(strategies: Iterable[str]) -> list[tuple[str, Field]]:
-    """The fields that take a second metric, or a stage of the named strategies.
+    """Fields of strategies for a second metric, and fields of the named ones for a stage.
 
-    Each with the first strategy that has it; a stage goes before a metric of its name.
+    Each comes with the first strategy that has it; a stage takes precedence over a metric.
     """
     found = {field.name: (name, field) for name in strategies
              for field in fields_of(STRATEGIES.get(name)) if field.type is Strategy}

@@ -1,8 +1,8 @@
-"""`--config run.yaml`: the values of options in a file, as click's `default_map`.
+"""`--config run.yaml`: the values of options from a file, as click's `default_map`.
 
-`decode` takes configuration files of mbrs as they are: `common:`, `metric:`, `decoder:` and
-`selector:`. What has another name or another value here is translated. What cannot change a choice
-is left out, and named; every other key stays as it is, and is refused with the hint of
+`decode` accepts configuration files of mbrs unchanged: `common:`, `metric:`, `decoder:` and
+`selector:`. Keys and values with another name in minrisk are translated. Keys that cannot change
+the choice are ignored with a warning; all others are kept, and refused with a hint from
 `other_tools.py`.
 """
 
@@ -20,9 +20,9 @@ from minrisk.cli.options import FieldOption
 from minrisk.io.files import Input
 
 Values = dict[str, Any]
-_SECTIONS = ("common", "decoder", "selector")  # `metric:` is a section of our own files too
-_DEFAULTS = {"format": "text", "metric": "bleu"}  # of mbrs, where they differ from ours
-_MODELS = {"bleurt": "lucadiliello/BLEURT-20-D12",  # likewise
+_SECTIONS = ("common", "decoder", "selector")  # not `metric`, which minrisk's files have, too
+_DEFAULTS = {"format": "text", "metric": "bleu"}  # mbrs's defaults that differ from minrisk's
+_MODELS = {"bleurt": "lucadiliello/BLEURT-20-D12",  # mbrs's default models
            "metricx": "google/metricx-24-hybrid-xxl-v2p6"}
 _NAMES = {
     "common.hypotheses": "input",
@@ -39,12 +39,12 @@ _NAMES = {
     "decoder.kmeans.niter": "iterations",
     "decoder.kmeans.seed": "seed",
 }
-_WITHOUT_EFFECT = frozenset({  # on what is chosen
+_WITHOUT_EFFECT = frozenset({  # on the choice
     "common.report-format", "common.width", "metric.batch-size", "metric.num-workers",
     "metric.nthreads", "metric.fastchrf", "metric.force", "metric.use-fast-tokenizer",
     "decoder.count-weight", "decoder.kmeans.kmeanspp",
 })
-_VALUES: dict[str, Callable[[Any], Values]] = {  # a key stays where its value says nothing here
+_VALUES: dict[str, Callable[[Any], Values]] = {  # untranslatable values keep their key
     "common.format": lambda value: {"format": "text" if value == "plain" else value},
     "common.decoder": lambda value: {"strategy": STRATEGIES.elsewhere.get(value, value)},
     "common.metric": lambda value: {"metric": METRICS.elsewhere.get(value, value)},
@@ -65,18 +65,18 @@ _VALUES: dict[str, Callable[[Any], Values]] = {  # a key stays where its value s
 
 @dataclass(frozen=True)
 class Config:
-    """The values in a file, by flag without the leading dashes."""
+    """The values from a file, by flag without the leading dashes."""
 
     path: str = ""
     values: dict[str, Any] = field(default_factory=dict)
 
     def default_map(self, options: Iterable[FieldOption]) -> dict[str, Any]:
-        """The values by name of the parameter, as strings that click converts."""
+        """The values by parameter name, as strings for click to convert."""
         return {str(option.name): self._value(key, option)
                 for key, option in _keys(options).items() if key in self.values}
 
     def names(self) -> dict[str, list[str]]:
-        """The values as texts, as they would stand on a command line."""
+        """The values as texts, as on a command line."""
         return {f"--{key}": [str(one) for one in (value if isinstance(value, list) else [value])]
                 for key, value in self.values.items()}
 
@@ -95,7 +95,7 @@ class Config:
 
 
 def read_config(path: str, command: str | None) -> Config:
-    """The values in a file; `decode` takes those of mbrs too."""
+    """The values from a file; `decode` also accepts files of mbrs."""
     loaded = _load(path)
     found = list(_flat(loaded, ""))
     if command == "decode" and is_of_mbrs(loaded):
@@ -107,7 +107,7 @@ def read_config(path: str, command: str | None) -> Config:
 
 
 def _keys(options: Iterable[FieldOption]) -> dict[str, FieldOption]:
-    """Every spelling of the options that a file may have."""
+    """The options by every accepted spelling of their keys."""
     return {name[2:]: option for option in options for name in option.opts
             if name.startswith("--") and name != "--config"}
 
@@ -122,21 +122,21 @@ def _flat(mapping: dict[Any, Any], owner: str) -> Iterator[tuple[str, Any]]:
 
 
 def _name(key: str, owner: str) -> str:
-    """`metric: {name: chrf, order: 4}` is --metric and --metric.order; others add no dot."""
+    """`metric: {name: chrf, order: 4}` sets --metric and --metric.order; others add no prefix."""
     if owner and key == "name":
         return owner
     return key if owner in ("", "strategy", "sampler") else f"{owner}.{key}"
 
 
 def _load(path: str) -> dict[Any, Any]:
-    import yaml  # here, because few runs need it
+    import yaml  # imported here because few runs need it
 
     text = "\n".join(Input(path).texts())
     try:
         found = yaml.load(text, _strict_loader())
     except InputError as error:
         raise InputError(f"{path}:{error}") from None
-    except Exception as error:  # for PyYAML raises all kinds: `!!bool maybe` is a KeyError
+    except Exception as error:  # PyYAML raises many types: `!!bool maybe` is a KeyError
         raise InputError(f"{path}: found invalid YAML, wanted `option: value` lines: "
                          + " ".join(str(error).split())) from None
     if found is None:  # an empty file
@@ -154,7 +154,7 @@ def _strict_loader() -> Any:
 
     class StrictLoader(yaml.SafeLoader):
         def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-            if self.check_event(yaml.AliasEvent):  # few of them can expand to very many values
+            if self.check_event(yaml.AliasEvent):  # nested aliases can expand exponentially
                 event: Any = self.peek_event()  # type: ignore[no-untyped-call]
                 raise InputError(f"{event.start_mark.line + 1}: found the alias *{event.anchor}, "
                                  "wanted plain values: write it out")
@@ -177,7 +177,7 @@ def is_of_mbrs(found: Mapping[Any, Any]) -> bool:
 
 
 def translated(path: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The options in a file of mbrs, by our names and with mbrs's defaults."""
+    """The options from a file of mbrs, under minrisk's names, with mbrs's defaults."""
     values = {key: value for key, value in values.items() if value is not None}
     for key in _DEFAULTS.keys() - {key.removeprefix("common.") for key in values}:
         yield key, _DEFAULTS[key]
@@ -193,7 +193,7 @@ def translated(path: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]
 
 
 def _implied(values: Mapping[str, Any]) -> Values:
-    """What mbrs does without a key for it."""
+    """Options for what mbrs does by default, without a key."""
     metric, decoder = values.get("common.metric"), values.get("common.decoder")
     implied: Values = {}
     if metric in _MODELS and "metric.model" not in values:

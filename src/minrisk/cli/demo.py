@@ -1,4 +1,4 @@
-"""`minrisk demo`: real samples, the choice of each method, and a comparison of the methods."""
+"""`minrisk demo`: compares the choices of several methods on bundled samples."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _HEADER = ("method", "utility", "top-1", "top-20", "vs human", "ms/segment")
 
 @dataclass
 class MethodRow:
-    """One method over all segments."""
+    """The results of one method, one value per segment."""
 
-    utility: list[float] = field(default_factory=list)  # exact, not the method's estimate
-    first: list[bool] = field(default_factory=list)  # picked the string that exact MBR picks
-    in_top: list[bool] = field(default_factory=list)  # has that string among its best 20
+    utility: list[float] = field(default_factory=list)  # exact utility of the method's choice
+    first: list[bool] = field(default_factory=list)  # same choice as exact MBR
+    in_top: list[bool] = field(default_factory=list)  # exact MBR's choice is among its best 20
     human: list[float] = field(default_factory=list)  # chrF against the human reference
     seconds: list[float] = field(default_factory=list)
 
@@ -64,16 +64,16 @@ class DemoChoice:
 
 
 class ComparedMethods:
-    """The methods compared, record by record."""
+    """Compares the methods, record by record."""
 
     def __init__(self, seed: int) -> None:
-        self.rows = {name: MethodRow() for name in (SAMPLE, PROBABLE, BEAM)}  # these first
+        self.rows = {name: MethodRow() for name in (SAMPLE, PROBABLE, BEAM)}  # baselines first
         self._seed = seed
         if _is_installed():
-            _MQM.features([""])  # loads the model before the first segment is timed
+            _MQM.features([""])  # load the model now, so that it is not timed
 
     def add(self, record: Mapping[str, Any], index: int) -> dict[str, DemoChoice]:
-        """The choice of each method from the samples of this record."""
+        """The choice of each method among the samples of this record."""
         segment = Segment(record["samples"], position=index)
         rankings = {name: self._timed(name, strategy, segment)
                     for name, strategy in _strategies(len(segment.hypotheses), self._seed).items()}
@@ -110,7 +110,7 @@ class ComparedMethods:
         return found
 
     def _trained(self, record: Mapping[str, Any], segment: Segment, exact: Ranking) -> DemoChoice:
-        """The choice of the trained metric among the best by chrF: encoding all samples is slow."""
+        """The trained metric's choice among the best by chrF: encoding all samples is slow."""
         best = exact.order[:_TOP]
         few = Segment([segment.hypotheses[i] for i in best], source=record["source"])
         ranking = self._timed(TRAINED, Standard(_MQM), few)
@@ -146,7 +146,7 @@ def _choice(segment: Segment, exact: Ranking, index: int) -> DemoChoice:
 
 @dataclass(frozen=True)
 class DemoSegment:
-    """The shown data of a segment."""
+    """A segment to show."""
 
     source: str
     reference: str
@@ -154,7 +154,7 @@ class DemoSegment:
 
     @property
     def interest(self) -> tuple[int, int]:
-        """Sort key: segments where the methods disagree come first, short ones before long ones."""
+        """Sort key: first segments where many methods disagree, then short ones."""
         return -len({choice.text for choice in self.choices.values()}), len(self.source)
 
 
@@ -203,7 +203,7 @@ def demo(options: DemoOptions) -> None:
 
 
 def _write_samples(source: Input, limit: int | None) -> None:
-    """Without log-probabilities, which `decode` would warn that it does not use."""
+    """Drop log-probabilities, so that `decode` does not warn that it ignores them."""
     for line in islice(source, limit):
         record = json.loads(source.text(line))
         record.pop("logprobs", None)

@@ -1,4 +1,4 @@
-"""`minrisk doctor`: what this installation is made of, and whether its numbers are right."""
+"""`minrisk doctor`: what is installed, and whether scores are correct on this machine."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from minrisk.cli import WRONG_NUMBERS
 from minrisk.io.store import work_cache
 from minrisk.version import __version__
 
-_TOLERANCE = 256 * 2.0**-52  # relative: instruction sets and compilers add in other orders
+_TOLERANCE = 256 * 2.0**-52  # relative: the order of summation depends on CPU and compiler
 _TEXTS = {  # hypothesis and reference
     "German": ("ein kleiner Hund läuft über die Straße", "ein kleiner Hund rennt über die Straße"),
     "Japanese": ("猫が座った", "猫は座った"),
     "shifted words": ("a b c", "c a b d"),
 }
-# metric, its options, the texts, and the score that sacreBLEU 2.6 gives; TER is
-# negative here, because a utility is better if it is higher
+# metric, options, texts, and the score of sacreBLEU 2.6; TER is negated, because higher utilities
+# are better
 _GOLDEN: tuple[tuple[str, Mapping[str, Any], str, float], ...] = (
     ("chrf", {}, "German", 77.55471246711515),
     ("chrf", {}, "Japanese", 32.666666666666664),
@@ -81,15 +81,15 @@ def _findings() -> dict[str, Any]:
 
 
 def _packages() -> dict[str, str | None]:
-    """The versions of what minrisk needs or can use; None: not installed."""
+    """The versions of required and optional packages; None: not installed."""
     return {name: _version(name) for name in sorted({"numpy", "click", "pyyaml", *_extras()})}
 
 
 def _extras() -> dict[str, list[str]]:
-    """The extras that need each package, by the metadata of the installed minrisk."""
+    """The extras that need each package, from the metadata of the installed minrisk."""
     try:
         needed = metadata.requires("minrisk") or []
-    except metadata.PackageNotFoundError:  # it runs from its source
+    except metadata.PackageNotFoundError:  # minrisk runs from source, without being installed
         return {}
     extras: dict[str, list[str]] = {}
     for line in needed:
@@ -119,14 +119,14 @@ def _native_core() -> dict[str, Any]:
 
 
 def _gpu() -> dict[str, Any]:
-    """The GPUs that torch sees; torch is imported only if it is installed, which takes seconds."""
+    """The GPUs that torch finds; importing torch may take seconds."""
     if find_spec("torch") is None:
         return {"problem": "torch is not installed", "devices": []}
     start = perf_counter()
     try:
         cuda: Any = import_module("torch.cuda")
         devices = [cuda.get_device_name(i) for i in range(cuda.device_count())]
-    except Exception as error:  # a broken installation of torch is a finding
+    except Exception as error:  # report a broken installation of torch
         return {"problem": f"torch cannot be used: {error}", "devices": []}
     return {"problem": None if devices else "torch sees no GPU", "devices": devices,
             "seconds_to_import": round(perf_counter() - start, 1)}
@@ -145,7 +145,7 @@ def _comparison(metric: AnyMetric, hypothesis: str, reference: str,
     try:
         found = float(metric.scores(metric.features([hypothesis]),
                                     metric.features([reference]))[0, 0])
-    except MinriskError as error:  # as where plain Python needs another package
+    except MinriskError as error:  # such as a package that only the Python fallback needs
         return {"found": None, "is_right": None, "problem": str(error)}
     return {"found": found, "is_right": math.isclose(found, expected, rel_tol=_TOLERANCE),
             "problem": None}
@@ -158,7 +158,7 @@ def _caches() -> Iterator[Path]:
 
 
 def _size(folder: Path) -> int:
-    """The bytes of the files in a folder; links, of which the hub's cache has many, count none."""
+    """The bytes of the files in a folder, without links, of which the hub's cache has many."""
     return sum(os.lstat(os.path.join(place, name)).st_size
                for place, _, names in os.walk(folder) for name in names
                if not os.path.islink(os.path.join(place, name)))

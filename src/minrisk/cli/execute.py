@@ -1,4 +1,4 @@
-"""Runs the job of a command with `run.driver`, shows its progress, and reports on it."""
+"""Runs the job of a command with `run.driver`; shows progress, a summary and a report."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from minrisk.run.stages import Map, write
 
 QUIET_HELP = "Print nothing but errors on standard error."
 _SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens", "judge_requests",
-          "judge_prompt_tokens", "judge_completion_tokens")  # in the summary
+          "judge_prompt_tokens", "judge_completion_tokens")  # counts in the summary
 
 
 def apply_quiet(quiet: bool) -> None:
-    """Show no warnings, if quiet."""
+    """Suppress warnings if quiet."""
     if quiet:
         warnings.simplefilter("ignore")
 
@@ -57,7 +57,7 @@ class CommandRun(RunOptions):
     quiet: bool = flag(False, "-q", help=QUIET_HELP)
 
     def apply(self) -> None:
-        """Set the threads and the warning filter of this process."""
+        """Set the number of threads and the warning filter of this process."""
         apply_quiet(self.quiet)
         set_threads(self.threads)
 
@@ -66,34 +66,34 @@ class CommandRun(RunOptions):
         return not self.quiet
 
     def wants_workers(self, is_streaming: bool) -> bool:
-        """For a folder, unless a server does the work."""
+        """Yes for a folder, unless the work is done by a server."""
         return self.is_folder and not is_streaming
 
     def write(self, writer: Writer) -> Map:
-        """The stage that writes, with flags in its errors."""
+        """The stage that writes; its error messages name flags instead of Python options."""
         return write(writer, portable_as_flags())
 
 
 class Progress(RunProgress):
-    """The progress of a command."""
+    """The progress of a command; errors name flags instead of Python options."""
 
     def error(self, message: str) -> None:
         super().error(as_flags(message))
 
 
 def has_room_for_bar(output: str | None) -> bool:
-    """Whether no results go to the terminal, where they would mix with a live bar."""
+    """Whether a progress bar would not be mixed with results on the terminal."""
     return not (output == "-" and sys.stdout is not None and sys.stdout.isatty())
 
 
 class RunResult(NamedTuple):
     code: int  # the exit code
-    counts: Mapping[str, int]  # of everything in the output
-    values: Sequence[Any] = ()  # the results, if there is no output
+    counts: Mapping[str, int]  # totals over the whole output
+    values: Sequence[Any] = ()  # the results, if they are not written to an output
 
 
 def execute(options: CommandRun, job: Job, written: Sequence[str] = ()) -> RunResult:
-    """Do the work, with progress, a summary and a report; `written` are further files of it."""
+    """Run the job, with progress, a summary and a report; `written` names further output files."""
     if options.report:
         check_writable(options.report)
         written = [*written, options.report]
@@ -118,7 +118,7 @@ def execute(options: CommandRun, job: Job, written: Sequence[str] = ()) -> RunRe
 
 
 def _failures(options: CommandRun, counts: Mapping[str, int], first: Result | None) -> str:
-    """How many segments failed, and where their errors are; the first where no output has them."""
+    """How many segments failed, and where to find the errors; or the first error itself."""
     count = f"{counts['failed']} of {counts['segments']} segments failed"
     if first is not None and not first.text.strip() and not options.is_folder:
         return f"{count}; the first: {first.message}"
@@ -131,7 +131,7 @@ def _values(sink: Sink) -> list[Any]:
 
 
 def _size(shards: Sequence[Shard]) -> int | None:
-    """Bytes of all inputs, if that can be known."""
+    """Bytes of all inputs; None if unknown."""
     sizes = [source.size for shard in shards for source in shard.reader.open()]
     return None if None in sizes else sum(filter(None, sizes))
 
@@ -157,7 +157,7 @@ def _introduce(progress: Progress, options: CommandRun, job: Job, sink: Sink,
 def _run(run: Run, progress: Progress, options: CommandRun) -> Result | None:
     """Show the progress of the run, and return its first failure."""
     first_failure = None
-    # what a metric prints is no result
+    # what a metric prints must not mix with results
     with redirect_stdout(sys.stderr), summary(progress, options.is_stream):
         try:
             for result in run.results():
@@ -179,7 +179,7 @@ def _count(progress: Progress, result: Result) -> None:
 
 @contextmanager
 def summary(progress: Progress, is_stream: bool) -> Iterator[None]:
-    """Show the progress of the work inside, and how much was done, however it ends."""
+    """Show progress and, however the work ends, how much was done."""
     try:
         with progress_listener(progress.stage):
             yield

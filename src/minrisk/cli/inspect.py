@@ -1,4 +1,4 @@
-"""`minrisk inspect`: samples in, one page out that shows why each was chosen."""
+"""`minrisk inspect`: a page that shows why each sample was chosen."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun
 
 
 def _tell_bias(biased: Mapping[str, Sequence[str]], quiet: bool) -> None:
-    """No warning: the choice is always compared by the metric that chose it."""
+    """Print notes rather than warnings: the page always judges the choice by its own metric."""
     for system, metrics in {} if quiet else biased.items():
         name = "the output of this run" if system == CHOICE else system
         click.echo(f"minrisk: {bias_message(name, metrics)}", err=True)

@@ -1,11 +1,11 @@
 """Dataclass fields as options of the command line.
 
-A command takes frozen dataclasses. `minrisk._core.options.flag` declares a field that an option
-fills, `argument` one for what has no flag. Fields of metrics, strategies and samplers, which
-`minrisk._core.options.option` declares, become options in the same way: the same check as in Python
-refuses a wrong value, with the flag's name in its message.
+A command takes frozen dataclasses. `minrisk._core.options.flag` declares a field for an option,
+`argument` a field for a positional argument. Fields of metrics, strategies and samplers, declared
+by `minrisk._core.options.option`, become options in the same way. Values are checked as in Python;
+error messages name the flag.
 
-Messages of the library name options as in Python, and the command line shows their flags:
+Messages of the library name options as in Python; the command line rewrites them as flags:
 
     subset=9 -> --subset 9        resume=True -> --resume        beta= -> --metric.beta
                                   logprobs=False -> --no-logprobs
@@ -36,10 +36,10 @@ from minrisk.cli.other_tools import foreign_hint
 
 _NAMES = {int: "int", float: "float", bool: "flag", str: "text", Metric: "metric",
           Strategy: "strategy"}
-REGISTRIES = {Metric: METRICS, Strategy: STRATEGIES}  # of fields that name a component
-CONFIG = "minrisk.cli.config"  # where a context has the path of its configuration file
-_FILES = {"FILE": "file", "FOLDER": "dir"}  # what a shell completes
-_OPTION = re.compile(r"""(?<![\w.-])([a-z]\w*)=   # also a value, which may be a field of a template
+REGISTRIES = {Metric: METRICS, Strategy: STRATEGIES}  # by type of a field that names a component
+CONFIG = "minrisk.cli.config"  # key in a context's `meta`: path of the configuration file
+_FILES = {"FILE": "file", "FOLDER": "dir"}  # kind of completion, by metavar
+_OPTION = re.compile(r"""(?<![\w.-])([a-z]\w*)=   # name, then a value or a template's field
                      (True\b|False\b|'[^']*'|"[^"]*"|-?[\d.]*\d|\{\w+(?:!r)?(?::\w+)?\})?""",
                      re.VERBOSE)
 _flags: ContextVar[dict[str, str]] = ContextVar("flags of the running command", default={})  # noqa: B039
@@ -47,11 +47,11 @@ _flags: ContextVar[dict[str, str]] = ContextVar("flags of the running command", 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a dataclass that an option of the command line fills."""
+    """A field of a dataclass that is filled by an option of the command line."""
 
     name: str
     type: Any  # int, float, bool, str, Metric, a Literal, or a tuple of one of these
-    default: Any  # dataclasses.MISSING if it must be given
+    default: Any  # dataclasses.MISSING if it is required
     help: str
     bounds: Bounds = UNBOUNDED
 
@@ -79,7 +79,7 @@ class Field:
 
     @property
     def explained(self) -> str:
-        """Its help; of a flag that is on, what turning it off means."""
+        """Its help; for a flag that is on by default, what turning it off means."""
         return f"turn off: {self.help}" if self.default is True else self.help
 
     @property
@@ -93,7 +93,7 @@ class Field:
         return f"{self.help}  [default: {default}]"
 
     def shown_flag(self, flag: str) -> str:
-        """The form of the flag that changes the default, e.g. `--no-trust`."""
+        """The flag that changes the default, e.g. `--no-trust`."""
         return f"--no-{flag[2:]}" if self.default is True else flag
 
     def shown(self, prefix: str = "--") -> str:
@@ -101,14 +101,14 @@ class Field:
         flag = self.shown_flag(prefix + self.flag[2:])
         if self.type is bool:
             return flag
-        if self.default is None:  # none, or what its help says
+        if self.default is None:  # no default, or one that the help describes
             return f"{flag} {self.kind}"
         return f"{flag} {self.kind} ({'needed' if self.required else self.default})"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One installed name; where `problem` is set, nothing else is known."""
+    """An installed component; if it cannot be loaded, only `name` and `problem` are set."""
 
     name: str
     summary: str
@@ -118,18 +118,18 @@ class Entry:
 
     @property
     def papers(self) -> tuple[str, ...]:
-        """The papers that proposed it."""
+        """The papers that introduced it."""
         return getattr(self.cls, "papers", ())
 
     @property
     def cost(self) -> str:
-        """Its cost for n hypotheses and m references, or n samples; empty if it does not say."""
+        """Its cost for n hypotheses and m references, or n samples; empty if undeclared."""
         return getattr(self.cls, "cost", "")
 
 
 @cache
 def fields_of(cls: type) -> tuple[Field, ...]:
-    """The fields of a metric, strategy or sampler that options fill."""
+    """The fields of a metric, strategy or sampler that are options."""
     hints = typing.get_type_hints(cls)
     return tuple(as_field(f, hints[f.name]) for f in dataclasses.fields(cls)
                  if not _is_part_of_name(f, hints[f.name]))
@@ -154,12 +154,12 @@ def entries(registry: Registry, names: Sequence[str] = ()) -> Iterator[Entry]:
 
 
 def _is_part_of_name(f: dataclasses.Field[Any], hint: Any) -> bool:
-    """Metrics inside a metric and their weights, which no option fills."""
+    """Whether the name sets the field, as `chrf+comet` sets inner metrics and their weights."""
     return "inner" in f.metadata or typing.get_origin(hint) is tuple
 
 
 def _plain(hint: Any) -> Any:
-    """The type without None; Metric for any metric."""
+    """The type without None; `Metric` for metrics of any feature type."""
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         hint = next(arg for arg in typing.get_args(hint) if arg is not type(None))
     return Metric if typing.get_origin(hint) is Metric else hint
@@ -229,7 +229,7 @@ class FieldOption(click.Option):
         return ctx.get_parameter_source(self.name) is not ParameterSource.DEFAULT
 
     def given_as(self, ctx: click.Context | None) -> str:
-        """The origin of the value, for messages: the flag, or the key of a file."""
+        """Where the value is from, for messages: the flag, or a key of the configuration file."""
         assert self.name is not None
         if ctx and ctx.get_parameter_source(self.name) is ParameterSource.DEFAULT_MAP:
             return f"{ctx.meta[CONFIG]}: {self.flag[2:]}"
@@ -237,7 +237,7 @@ class FieldOption(click.Option):
 
 
 class FieldType(click.ParamType):  # type: ignore[type-arg] # older versions of click are not generic
-    """The click type of a field, with the checks of its dataclass."""
+    """The click type of a field; values are checked as in its dataclass."""
 
     def __init__(self, field: Field, spec: FlagSpec) -> None:
         self.field, self.spec = field, spec
@@ -260,7 +260,7 @@ class FieldType(click.ParamType):  # type: ignore[type-arg] # older versions of 
 
 
 class BoolType(click.types.BoolParamType):
-    """True or false, as a configuration file has it."""
+    """True or false, as in a configuration file."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, bool):
@@ -270,7 +270,7 @@ class BoolType(click.types.BoolParamType):
 
 
 def _number(value: Any, kind: Any) -> Any:
-    """The number that a text stands for, if it does."""
+    """The number that a text represents, if any."""
     if kind not in (int, float) or not isinstance(value, str):
         return value
     try:
@@ -280,18 +280,18 @@ def _number(value: Any, kind: Any) -> Any:
 
 
 def set_flags(options: Iterable[FieldOption], given: Iterable[FieldOption] = ()) -> None:
-    """The options that messages from now on may mean; of two with one name, that which is given."""
+    """Set the flags that `as_flags` uses; if fields share a name, the one that was given counts."""
     _flags.set(_unambiguous(options) | _unambiguous(given))
 
 
 def as_flags(text: object, flags: Mapping[str, str] | None = None) -> str:
-    """The text of a message, an error or a warning, with flags where a `Wording` names options."""
+    """The text of an error or warning; the options that its `Wording` names are shown as flags."""
     rename = partial(_as_flag, _flags.get() if flags is None else flags)
     return with_options(text, partial(_OPTION.sub, rename))
 
 
 def portable_as_flags() -> Callable[[object], str]:
-    """`as_flags` for worker processes, which know no running command."""
+    """`as_flags` for worker processes, which do not know the running command."""
     return partial(as_flags, flags=_flags.get())
 
 

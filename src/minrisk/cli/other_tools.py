@@ -1,7 +1,7 @@
-"""Option names of other tools, and our own earlier ones.
+"""Options of other tools, and former options of minrisk, with what to use instead.
 
-Those of mbrs, comet-mbr and the paper's scripts; in commands that sample, of transformers and
-OpenAI's client; in `score`, of sacreBLEU. A key is an option, or an option and its value.
+The other tools are mbrs, comet-mbr and the paper's scripts; in commands that sample, transformers
+and OpenAI's client; in `score`, sacreBLEU. A key is an option, or an option with a value.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ OPTIONS = {
     "--utility": "--metric",
     "--coarse-utility": "--coarse",
     "--chrf-eps-smoothing": "--metric.eps-smoothing",
-    # our own, as they were called before
+    # former names of minrisk's own options
     "--allow-cut": "--allow-truncated",
     "--drop-cut": "--drop-truncated",
 }
-SAMPLING_OPTIONS = {  # of commands that sample
+SAMPLING_OPTIONS = {  # in commands that sample
     "--fp16": "--dtype fp16",
     "--bf16": "--dtype bf16",
     "--cpu": "--device cpu",
@@ -103,9 +103,9 @@ _SECTION = "--common."
 
 
 def foreign_hint(option: str, command: str | None) -> str | None:
-    """What to write in this command for an option of another tool, or for one that was renamed.
+    """What to use in this command instead of an option of another tool, or of a former option.
 
-    An option of models is the sampler's in a command that samples, and else the metric's.
+    Options about models concern the sampler in commands that sample, otherwise the metric.
     """
     if option.startswith(_SECTION):
         name = option.removeprefix(_SECTION)

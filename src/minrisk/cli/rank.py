@@ -1,4 +1,4 @@
-"""`minrisk rank`: the hypotheses of one segment, by references in any number of files."""
+"""`minrisk rank`: ranks the hypotheses of one segment by references in any number of files."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def rank(metric: MetricOptions, options: RankOptions) -> None:
     apply_quiet(options.quiet)
     set_threads(options.threads)
     for path in options.references:
-        open_input(path)  # what is missing is known before the work begins
+        open_input(path)  # fail before the work begins if a file is missing
     strategy = make_strategy(options.strategy, metric.make())
     record = _hypotheses(options.hypotheses, strategy.metric.is_vote)
     assert record.segment is not None
@@ -86,7 +86,7 @@ def rank(metric: MetricOptions, options: RankOptions) -> None:
         decoder = PartsDecoder(as_parts_strategy(strategy), record.segment)
         files = tuple(ReferenceFile(InputFile.at(path).location, path)
                       for path in options.references)
-        with redirect_stdout(sys.stderr):  # what a metric prints is no result
+        with redirect_stdout(sys.stderr):  # what a metric prints must not mix with results
             part = sum_parts(decoder, files, options)
         ranking = decoder.ranking(part)
         writer = ChoiceWriter(nbest=options.nbest, utilities=options.utilities)
@@ -104,7 +104,7 @@ def _write(path: str, line: str) -> None:
 
 
 def _hypotheses(path: str, is_vote: bool) -> Record:
-    """The one segment that is to be ranked."""
+    """The record with the single segment to rank."""
     source = open_input(path)
     texts = [source.text(line, number) for number, line in enumerate(source, 1)]
     record = Record(0, 0, source.name, 1)

@@ -1,4 +1,4 @@
-"""`minrisk score`: outputs of systems against references, as sacreBLEU reports them."""
+"""`minrisk score`: scores outputs of systems, reported like sacreBLEU."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from minrisk.run.driver import check_files
 from minrisk.run.options import THREADS_HELP
 
 ScoreFormat = Literal["json", "text", "latex"]
-_SIGNIFICANT = 0.05
+_SIGNIFICANT = 0.05  # p-value up to which a difference is marked
 _LATEX = str.maketrans({
     **{special: f"\\{special}" for special in "_&%#${}"}, "\\": r"\textbackslash{}",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}",
@@ -116,7 +116,7 @@ def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
     sources = _lines(options.source) if options.source else None
     columns = []
     for metric in metrics:
-        with redirect_stdout(sys.stderr):  # what a metric prints is no result
+        with redirect_stdout(sys.stderr):  # what a metric prints must not mix with results
             scores = score_systems(systems, references, sources, metric=metric,
                                    resamples=options.resample_count, test=options.test,
                                    seed=options.seed)
@@ -152,7 +152,7 @@ def _stripped(texts: Iterable[str]) -> list[str]:
 
 
 def _references(paths: Sequence[str]) -> list[tuple[str, ...]]:
-    """The lines of all files, per segment."""
+    """The references of each segment, one per file."""
     streams = [_lines(path) for path in paths]
     for path, lines in zip(paths, streams, strict=True):
         if len(lines) != len(streams[0]):
@@ -162,7 +162,7 @@ def _references(paths: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _signed(metric: AnyMetric, scores: dict[str, Score]) -> dict[str, Score]:
-    """The scores; those of an error metric are negated back to errors."""
+    """The scores; error metrics, which are negated as utilities, are negated back."""
     if not metric.is_error:
         return scores
     return {
@@ -239,7 +239,7 @@ def _object(column: ScoreColumn, width: int) -> dict[str, Any]:
 
 
 def _objects(columns: Sequence[ScoreColumn], names: Sequence[str], width: int) -> None:
-    """All digits, as sacreBLEU gives them for several systems."""
+    """Print all digits, as sacreBLEU does for several systems."""
     _echo_json([
         {"system": name} | {column.metric: _numbers(column, name) for column in columns}
         for name in names
@@ -265,7 +265,7 @@ def _table(columns: Sequence[ScoreColumn], names: Sequence[str], width: int) -> 
 
 
 def echo_table(rows: Sequence[Sequence[str]]) -> None:
-    """Print a table with a bold head."""
+    """Print a table with a bold header."""
     for number, line in enumerate(aligned(rows)):
         click.echo(click.style(line, bold=number == 0))
 

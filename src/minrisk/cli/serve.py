@@ -1,4 +1,4 @@
-"""`minrisk serve`: OpenAI's protocol in front of a model, and the best of n samples behind it."""
+"""`minrisk serve`: an OpenAI-compatible server that answers with the best of n samples."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from minrisk.server.settings import Methods, Preset, Settings
 
 _KEYS = "MINRISK_API_KEYS"
-_MAX_WAIT = 10.0  # seconds that an upstream may ask to wait; clients can wait longer themselves
-_ALIAS = ("samples", "metric", "strategy")  # what an alias may set
+_MAX_WAIT = 10.0  # longest wait in seconds that an upstream may request; clients can wait longer
+_ALIAS = ("samples", "metric", "strategy")  # settings of an alias
 
 
 @dataclass(frozen=True)
 class BackendOptions(ComponentOptions):
-    """Source and number of the samples."""
+    """Where samples come from, and how many are drawn."""
 
     registries = ()
 
@@ -78,13 +78,13 @@ class BackendOptions(ComponentOptions):
 
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
-        """The sampler of a local model has options of its own."""
+        """The sampler of a local model, which has its own options."""
         if not names.last("--upstream"):
             yield sampler_component(SAMPLER, ("model", "temperature", "beams"), is_default=True)
 
     @property
     def model_name(self) -> str | None:
-        """The name that clients use; the folder of a local model is not disclosed."""
+        """The name that clients use; it does not reveal the folder of a local model."""
         if self.model is None or self.upstream is not None:
             return self.model
         return os.path.basename(os.path.normpath(self.model))
@@ -93,7 +93,7 @@ class BackendOptions(ComponentOptions):
         if self.model is None:
             raise InputError("found neither --upstream nor --model, wanted the address of a server "
                              "that samples, or the folder of a model")
-        # a prompt that is too long is an error at other servers too
+        # other servers refuse prompts that are too long, too
         options = {"overlong": "error", "temperature": self.temperature} | self.values("sampler")
         made: Transformers = SAMPLERS.make(SAMPLER, model=self.model, **options)
         return made
@@ -101,7 +101,7 @@ class BackendOptions(ComponentOptions):
 
 @dataclass(frozen=True)
 class ChoiceOptions(MeasureOptions):
-    """The choice of a sample, and the methods that clients may request."""
+    """How a sample is chosen, and which methods clients may request."""
 
     weights: Literal["uniform", "logprobs", "length-normalised"] = flag(
         "uniform", section="Method",
@@ -248,7 +248,7 @@ def _settings(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceO
 
 
 def _backend(sampling: BackendOptions, limits: LimitOptions) -> Backend:
-    """The upstream, or where there is none a local model."""
+    """The upstream or, without one, a local model."""
     from minrisk.openai.client import Client
     from minrisk.openai.client_options import server_address, server_key
     from minrisk.server.backends import LocalBackend, UpstreamBackend
@@ -279,13 +279,13 @@ def _alias(text: str, default: Preset, method: StrategyOptions) -> tuple[str, Pr
         raise InputError(f"--alias {name}: samples={samples!r:.20}; wanted a number")
     metric = pairs.get("metric", method.metric)
     judge = default.strategy.metric if metric == method.metric else as_metric(metric)
-    # what it does not change keeps its options
+    # keeps the options of the default strategy and metric where the alias does not change them
     chosen = changed(default.strategy, judge, pairs.get("strategy"))
     return name, Preset(model, int(samples), chosen)
 
 
 def _methods(choice: ChoiceOptions, method: StrategyOptions, default: Strategy) -> Methods:
-    """The methods that clients may name; each strategy is made once, to check it."""
+    """The methods that clients may request; making each strategy once checks it."""
     from minrisk.server.settings import Methods, named_metrics
 
     for name in choice.allow_strategy:

@@ -1,4 +1,4 @@
-"""`minrisk list`, `completion` and `comet`: what is there, and what prepares it for use."""
+"""`minrisk list`, `completion` and `comet`."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def list_command(kind: str, names: tuple[str, ...], machine: bool) -> None:
 
 
 def strategies_for(metric: type) -> list[str] | None:
-    """The names of the strategies that work with metrics of a class; None: it depends.
+    """The names of the strategies that work with metrics of a class; None if inner metrics decide.
 
-    A metric around others can do what these can. Some strategies need an option of the metric.
+    Some of these strategies only work with certain options of the metric.
     """
     if inner_field(metric):
         return None
@@ -67,7 +67,7 @@ def strategies_for(metric: type) -> list[str] | None:
 
 
 def _notes(registry: Registry, entry: Entry) -> Iterator[str]:
-    """Notes on an entry: its problem; or cost, papers, and what it works with."""
+    """Notes on an entry: its problem; or its cost, papers, and compatible components."""
     if entry.problem:
         yield entry.problem
         return
@@ -84,7 +84,7 @@ def _notes(registry: Registry, entry: Entry) -> Iterator[str]:
 
 
 def shown_strategies(metric: type) -> str:
-    """The strategies that work with the metrics of a class, in words."""
+    """The strategies that work with the metrics of a class, as text."""
     works = strategies_for(metric)
     if works is None:
         return "those that the metrics inside it allow"
@@ -93,7 +93,7 @@ def shown_strategies(metric: type) -> str:
 
 
 def _print(registry: Registry, prefix: str, names: Sequence[str] = ()) -> None:
-    """The entries as text: a paragraph for each name."""
+    """Print the entries as text, one paragraph each."""
     for entry in entries(registry, names):
         click.echo(f"{click.style(entry.name, bold=True)}: {entry.summary}")
         shown = [(f.shown(prefix), f.explained) for f in entry.fields if f.name not in COMMON]
