@@ -63,7 +63,7 @@ def test_a_metric_that_leaves_costs_its_segment_and_is_resumed(tmp_path, flag, w
 
 def test_a_worker_that_is_suspended_costs_its_segment(tmp_path, flag, monkeypatch):
     """It gets no alarm, so that the driver has to notice."""
-    monkeypatch.setattr("minrisk.run.processes._SECONDS_BETWEEN_LOOKS", 0.1)
+    monkeypatch.setattr("minrisk.run.processes._SECONDS_BETWEEN_CHECKS", 0.1)
     monkeypatch.setattr("minrisk.run.processes._EXIT_SECONDS", 0.5)
     path = write(tmp_path / "in.jsonl", GOOD, {"samples": ["stop", "b"]}, GOOD)
     result = run("decode", path, *LEAVING, "--workers", "1", "--segment-timeout", "1")

@@ -1,7 +1,6 @@
 """The driver of a run: from a job to shards, a sink and workers, and from results to the output.
 
-The sink knows which shards, and which records of them, are not finished yet. An engine gives the
-results of these.
+The sink knows which shards and records are unfinished; an engine computes their results.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ from minrisk.run.workers import (
 )
 from minrisk.version import __version__
 
-MAX_FAILURES_BEFORE_SUCCESS = 16  # then the reason is taken to concern every segment
+MAX_FAILURES_BEFORE_SUCCESS = 16  # then the run stops: the cause probably affects all segments
 
 
 @dataclass(frozen=True)
@@ -60,16 +59,16 @@ class Job:
     files: Sequence[InputFile]
     reader: ShardedReader
     pools: Sequence[WorkerPool]  # the first parses records, too
-    settings: Mapping[str, Any]  # only those that can change a result
+    settings: Mapping[str, Any]  # those that can change a result
     signatures: Sequence[str]
     format: OutputFormat = JSON_LINES
-    columns: Sequence[str] = ()  # of a format that has them
-    block: int = BATCH  # maximum number of records that a worker gets together
-    matrix: str | None = None
-    parser: Reader | None = None  # sent to workers to parse records; the reader unless given
+    columns: Sequence[str] = ()  # of a tabular format
+    block: int = BATCH  # maximum number of records sent to a worker at once
+    matrix: str | None = None  # file or folder for the matrices of scores
+    parser: Reader | None = None  # parses records in workers; default: the reader
     also_read: Sequence[InputFile] = ()  # further files whose content can change a result
     stream: Writable | None = None  # replaces standard output
-    is_streaming: bool = False  # a server does the work, and no request waits for another
+    is_streaming: bool = False  # a server does the work; results are written as they arrive
 
 
 @contextmanager
@@ -78,7 +77,7 @@ def open_run(options: RunOptions, job: Job, read: Sequence[str] = (),
     """Open the output of a run; it is complete afterwards, or can be resumed.
 
     Args:
-        options: the output, and how the run works.
+        options: the output and the options of the run.
         job: the inputs and the stages.
         read, written: further files of the caller, which must not be files of the run.
     """
@@ -105,7 +104,7 @@ def _shards(options: RunOptions, job: Job) -> list[Shard]:
 
 def _check_files(options: RunOptions, job: Job, shards: Sequence[Shard], read: Sequence[str],
                  written: Sequence[str]) -> None:
-    """Check before the run that no output is an input, and that all outputs are different."""
+    """Check that no output is an input, and that all outputs are different files."""
     if job.matrix == "-":
         raise InputError(Wording("matrix= needs a file; standard output takes no .npz"))
     outputs = list(_outputs(options, shards))
@@ -119,13 +118,13 @@ def _check_files(options: RunOptions, job: Job, shards: Sequence[Shard], read: S
 
 
 def _check_formats(job: Job, shards: Sequence[Shard], output: str | None) -> None:
-    """Check that the outputs can have their names, and that their formats can be written."""
+    """Check that the outputs' formats match their names, and can be written."""
     for name in [*(shard.name for shard in shards), *([output] if output and not shards else [])]:
         job.format.named(name).check_installed()
 
 
 def check_files(read: Sequence[str], written: Sequence[str]) -> None:
-    """Check that nothing is read twice, or destroyed before it is read."""
+    """Check that standard input is read only once, and that no input is overwritten."""
     if list(read).count("-") > 1:
         raise InputError("standard input was given more than once; it can be read only once")
     keys = {file_key(path, "stdin"): path for path in read}
@@ -181,22 +180,22 @@ class Run:
     """One run, with its times, warnings and broken shards."""
 
     sink: Sink
-    pools: Sequence[WorkerPool]  # with their actual numbers of workers once these have started
+    pools: Sequence[WorkerPool]  # after the start, with their actual numbers of workers
     engine: Engine
     options: RunOptions
-    block: int  # maximum number of records that a worker gets together
-    broken: dict[int, str] = field(default_factory=dict)  # shards that cannot be read to their end
-    seconds: Seconds = field(default_factory=dict)  # by stage, of all workers together
+    block: int  # maximum number of records sent to a worker at once
+    broken: dict[int, str] = field(default_factory=dict)  # read errors, by shard
+    seconds: Seconds = field(default_factory=dict)  # by stage, summed over workers
     read: dict[int, int] = field(default_factory=dict)  # bytes, by shard
-    _error: InputError | None = None  # ends the run once the results in flight are written
+    _error: InputError | None = None  # ends the run after the results in flight are written
     _has_success: bool = False
     # failures before the first success, by shard and index
     _held: dict[tuple[int, int], Result] = field(default_factory=dict)
-    _totals: dict[int, int] = field(default_factory=dict)  # records, of shards that were read
-    _warnings: set[str] = field(default_factory=set)  # of workers, shown already
+    _totals: dict[int, int] = field(default_factory=dict)  # records, by fully read shard
+    _warnings: set[str] = field(default_factory=set)  # of workers, already shown
 
     def expected(self) -> int | None:
-        """The number of results of this run, where its inputs can be counted quickly."""
+        """The number of results of this run; None if its inputs cannot be counted quickly."""
         remaining = list(self.sink.remaining())
         counts = count_records([unfinished.shard for unfinished in remaining])
         if counts is None:
@@ -205,7 +204,7 @@ class Run:
                                  for found in remaining)
 
     def results(self) -> Generator[Result]:
-        """Every result as it is written. The sink must be open."""
+        """The results, as they are written. The sink must be open."""
         remaining = len(list(self.sink.remaining()))
         if not remaining:
             return
@@ -224,10 +223,10 @@ class Run:
         if len(self.broken) == remaining and not self._has_success:
             raise InputError(next(iter(self.broken.values())))
 
-    # what engines ask (`Work`)
+    # the interface for engines (`Work`)
 
     def unfinished(self, block: int | None = None) -> list[ShardReader]:
-        # a worker has one block in work and one waiting
+        # every worker processes one block while another waits for it
         size = self.options.memory // (2 * sum(pool.workers or 1 for pool in self.pools) + 2)
         shards = map(self._with_held, self.sink.remaining())
         return [ShardReader(shard, block or self.block, size) for shard in shards
@@ -242,7 +241,7 @@ class Run:
     # results
 
     def _with_held(self, shard: UnfinishedShard) -> UnfinishedShard:
-        """The shard with failures that are held back among the records that are done."""
+        """The shard, with failures that are held back marked as done."""
         held = [failure for failure in self._held.values() if failure.shard == shard.number]
         if not held:
             return shard
@@ -253,7 +252,7 @@ class Run:
         return shard._replace(done=done)
 
     def _is_done(self, shard: UnfinishedShard) -> bool:
-        """Whether each record of a shard has a result; a pipe cannot be read again to find out."""
+        """Whether all records have results; asked before reading, for pipes cannot be reread."""
         return len(shard.done) == self._totals.get(shard.number) and MISSING not in shard.done
 
     def _take(self, items: Iterator[Item]) -> Iterator[Result]:
@@ -279,14 +278,14 @@ class Run:
         yield from fresh
 
     def _warn(self, messages: Sequence[str]) -> None:
-        """Show warnings of workers, each once whichever worker it came from."""
+        """Show warnings of workers, each once even if several workers raise it."""
         for message in messages:
             if message not in self._warnings:
                 self._warnings.add(message)
                 warn(message)
 
     def _accepted(self, results: Sequence[Result]) -> list[Result]:
-        """The results to write; other failures are tried again when the run is resumed."""
+        """The results to write now; other failures are retried when the run is resumed."""
         accepted = []
         for result in results:
             if result.failure is None:
@@ -302,13 +301,13 @@ class Run:
         return self._within_limit(accepted)
 
     def _hold(self, failures: list[Result]) -> None:
-        """Hold back failures before the first success: their reason may concern all segments."""
+        """Hold back failures before the first success: their cause may affect all segments."""
         self._held |= {(failure.shard, failure.index): failure for failure in failures}
         if len(self._held) >= MAX_FAILURES_BEFORE_SUCCESS:
             self._stop(self._held_reason("the first {} segments all failed"))
 
     def _held_reason(self, extent: str) -> str:
-        """The first reason, and how many segments failed if there are several."""
+        """The first failure, and how many segments failed if there are several."""
         first, *others = self._held.values()
         return f"{first.message}; {extent.format(len(self._held))}" if others else first.message
 

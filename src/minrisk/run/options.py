@@ -1,4 +1,4 @@
-"""The options of a run, its engines, and what they make of stages: pools of workers."""
+"""The options of a run, and the engine and worker pools that they select."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from minrisk.io.writers import Writer
 from minrisk.run.stages import Map, OnError, Stage, write
 from minrisk.run.workers import Engine, Inline, WorkerPool
 
-# an engine is named in these two lines; its file is imported when it is wanted
+# engines are declared here only; their modules are imported when used
 EngineName = Literal["local", "ray"]
 ENGINES: Mapping[str, str] = {
     "local": "minrisk.run.processes:Processes", "ray": "minrisk.run.ray:Ray"}
@@ -52,9 +52,9 @@ class WorkerOptions(Options):
 
 @dataclass(frozen=True)
 class RunOptions(WorkerOptions):
-    """The options of a run: its output, its workers, and the treatment of failures."""
+    """The options of a run: output, workers, and handling of failures."""
 
-    output: str | None = None  # a file, a folder, or "-"; None for a queue
+    output: str | None = None  # a file, a folder, or "-" (standard output); None: a queue
     resume: bool = flag(False, help="Resume an interrupted run; failed segments are tried again.")
     overwrite: bool = flag(False, help="Replace an output that exists.")
     on_error: OnError = flag(
@@ -91,7 +91,7 @@ class RunOptions(WorkerOptions):
 
     @property
     def is_stream(self) -> bool:
-        """A queue, standard output, a pipe or a device, which cannot be read again."""
+        """Whether the output is a queue, standard output, a pipe or a device: no resuming."""
         return self.output is None or is_stream(self.output)
 
     @property
@@ -105,7 +105,7 @@ class RunOptions(WorkerOptions):
         return True
 
     def make_engine(self, wants_workers: bool = False) -> Engine:
-        """The engine: this process, unless workers are wanted."""
+        """The engine; without workers, it is this process."""
         wants_workers = bool(wants_workers or self.workers or self.gpus_per_worker
                              or self.segment_timeout)
         name = self.engine or ("local" if wants_workers else None)
@@ -117,7 +117,7 @@ class RunOptions(WorkerOptions):
                           not self.shows_warnings, self.segment_timeout)
 
     def wants_workers(self, is_streaming: bool) -> bool:
-        """Whether to start workers where nothing asks for them; a server streams results."""
+        """Whether to start workers by default; `is_streaming`: a server does the work."""
         return False
 
     def write(self, writer: Writer) -> Map:
@@ -133,7 +133,7 @@ def engine_class(name: str) -> type[Engine]:
 
 
 def reads_remotely(engine: str | None) -> bool:
-    """Whether workers read the input, wherever they are, which an iterator cannot follow."""
+    """Whether workers, perhaps on other machines, read the input: it cannot be an iterator."""
     return engine is not None and engine in ENGINES and engine_class(engine).reads_remotely
 
 

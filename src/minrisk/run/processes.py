@@ -1,4 +1,4 @@
-"""The engine of worker processes on one machine: each has its own models, one block at a time."""
+"""The engine of worker processes on one machine; each loads its own models."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from minrisk.run.workers import (
 
 _MAX_ATTEMPTS = 2  # attempts at a block whose worker process dies
 _VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
-# after a fork, locks held by other threads would never be released
+# not "fork": a child would inherit locks that other threads hold, and nothing would release them
 _SPAWN = get_context("spawn")
 _READY = "ready"
-_EXIT_SECONDS = 5.0  # seconds that a worker has to exit by itself
+_EXIT_SECONDS = 5.0  # seconds for a worker to exit by itself
 _SECONDS_BETWEEN_REPORTS = 1.0
-_SECONDS_BETWEEN_LOOKS = 1.0  # at workers that have a time limit
+_SECONDS_BETWEEN_CHECKS = 1.0  # of workers with a time limit
 
 
 class Processes(Engine):
@@ -76,8 +76,8 @@ class Processes(Engine):
 def plan_workers(pools: Sequence[WorkerPool]) -> list[WorkerPool]:
     """Pools with their numbers of workers and threads.
 
-    There is one worker per share of a GPU; without GPUs one per core if no stage loads a model,
-    otherwise one with all cores.
+    By default, there is one worker per (share of a) GPU. Without GPUs, there is one per core, or
+    one with all cores if a stage loads a model.
     """
     cores = threads()
     numbers = [pool.workers or _workers(pool, cores) for pool in pools]
@@ -105,12 +105,12 @@ def _gpus() -> int:
     given = os.environ.get(_VISIBLE_GPUS)
     if given is None:
         return len(glob("/dev/nvidia[0-9]*"))
-    # as CUDA, which sees none from the first that does not exist
+    # as in CUDA, an invalid device hides all that follow
     return len(list(takewhile(lambda device: device.strip() not in ("", "-1"), given.split(","))))
 
 
 def _through(workers: Sequence[Worker], items: Iterator[Item], work: Work) -> Iterator[Item]:
-    """The results of blocks as they finish; the next block is read when a worker is free."""
+    """Yield results as blocks finish; a block is only read when a worker is free."""
     for item in items:
         if not isinstance(item, Block):
             yield item
@@ -127,13 +127,13 @@ def _through(workers: Sequence[Worker], items: Iterator[Item], work: Work) -> It
 
 
 def _finished(workers: Sequence[Worker]) -> Iterator[Item]:
-    """Results of these workers; waits for the first, or until it is time to look at the others."""
+    """Wait for results of these workers; with a time limit, also check for overdue workers."""
     has_limit = any(worker.has_limit for worker in workers)
     start = perf_counter()
     ready = wait([worker.connection for worker in workers],
-                 _SECONDS_BETWEEN_LOOKS if has_limit else None)
-    # at most: if this process was suspended, so were they
-    passed = min(perf_counter() - start, _SECONDS_BETWEEN_LOOKS)
+                 _SECONDS_BETWEEN_CHECKS if has_limit else None)
+    # capped, because if this process was suspended, the workers were probably, too
+    passed = min(perf_counter() - start, _SECONDS_BETWEEN_CHECKS)
     for worker in workers:
         if worker.connection in ready:
             yield from worker.finish()
@@ -149,7 +149,7 @@ class Worker:
         self._number = number
         self._blocks: deque[Block] = deque()
         self._failures = 0  # failed attempts at the first block
-        self._seconds = 0.0  # that the driver has waited for it
+        self._seconds = 0.0  # for which the driver has waited for the first block
         self._start()
 
     @property
@@ -161,7 +161,7 @@ class Worker:
         return self._pool.segment_timeout is not None
 
     def waited(self, seconds: float) -> None:
-        """End the process if it should have ended by its own alarm: it may be suspended."""
+        """Kill the process if it is overdue: its own alarm cannot end it if it is suspended."""
         self._seconds += seconds
         if self._is_late:
             self._process.kill()
@@ -173,7 +173,7 @@ class Worker:
                 and self._seconds > limit * len(self._blocks[0].items) + _EXIT_SECONDS)
 
     def wait_until_ready(self) -> None:
-        """Wait until its models are loaded; raises the error if they cannot be."""
+        """Wait until its models are loaded; raises the error if loading fails."""
         try:
             answer = self.connection.recv()
         except (EOFError, OSError):
@@ -190,7 +190,7 @@ class Worker:
         yield from self._send()
 
     def finish(self) -> Iterator[Item]:
-        """The result of the first block; nothing after a progress report or the process's death."""
+        """Handle a message: yields the result of the first block, if it is one."""
         try:
             result: Item | ProgressUpdate = self.connection.recv()
         except (EOFError, OSError):
@@ -212,7 +212,7 @@ class Worker:
         self._end()
 
     def _end(self) -> int | None:
-        """Join the process and return its exit code; kill it if a thread of it does not end."""
+        """Join the process and return its exit code; kill it if it does not exit in time."""
         self._process.join(_EXIT_SECONDS)
         self._process.kill()
         self._process.join()
@@ -243,13 +243,13 @@ class Worker:
             try:
                 self.connection.send(self._blocks[0])
                 return
-            except OSError:  # it died while it was idle
+            except OSError:  # the process died while idle
                 self._restart()
             except UNSENDABLE as error:
                 yield from self._give_up(f"{type(error).__name__}: {error}")
 
     def _died(self) -> Iterator[Item]:
-        """Start another process and try again: first the block, then each of its records alone."""
+        """Restart the process and retry: first the block, then each of its records alone."""
         code, is_late = self._end(), self._is_late
         self._restart()
         self._failures += 1
@@ -281,10 +281,10 @@ def _exit_reason(code: int | None) -> str:
 
 @own_process()
 def _serve(pool: WorkerPool, number: int, connection: Connection) -> None:
-    """The main loop of a worker process, until its driver is gone."""
+    """The main loop of a worker process, until its driver has ended."""
     ignore_interrupts()
-    with suppress(OSError):  # if standard error is closed
-        os.dup2(2, 1)  # standard output is for results, not for prints of a metric
+    with suppress(OSError):  # standard error may be closed
+        os.dup2(2, 1)  # what metrics print must not mix with results on standard output
     Thread(target=_end_with_driver, daemon=True).start()
     warnings.showwarning = _show_warning
     os.environ.setdefault("OMP_NUM_THREADS", str(pool.threads))
@@ -307,7 +307,7 @@ def _serve(pool: WorkerPool, number: int, connection: Connection) -> None:
 
 
 def _end_with_driver() -> None:
-    """Exit when the driver is gone, also during a long call."""
+    """Exit when the driver has ended, even during a long call."""
     driver = parent_process()
     assert driver is not None
     driver.join()

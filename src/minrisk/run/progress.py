@@ -1,4 +1,4 @@
-"""Progress on standard error: a live line on a terminal, plain lines elsewhere."""
+"""Progress on standard error: a live line on a terminal, otherwise plain lines."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from collections import Counter
 from collections.abc import Callable
 
 _LIVE = 0.1  # seconds between updates on a terminal
-_PLAIN = 10.0
-_WIDTH = 24
+_PLAIN = 10.0  # seconds between plain lines
+_WIDTH = 24  # characters of the bar
 _CLEAR = "\r\x1b[K"
 
 
 class RunProgress:
-    """Counts segments, and shows the number unless quiet."""
+    """Counts segments, and shows progress unless quiet."""
 
     def __init__(self, quiet: bool, fraction: Callable[[], float | None] = lambda: None,
                  live: bool = True) -> None:
         self.done = 0
         self.failed = 0
-        self.counts: Counter[str] = Counter()  # further numbers, such as pairs
+        self.counts: Counter[str] = Counter()  # further counts, such as pairs
         self._quiet = quiet
-        self.total: int | None = None  # segments of this run, where they could be counted
-        self._read = fraction  # returns the share of the input that was read, if known
+        self.total: int | None = None  # segments of this run, if known
+        self._read = fraction  # returns the share of the input that has been read, if known
         self._live = live
         self._stage = ""
         self._start = self._shown = time.monotonic()
@@ -49,7 +49,7 @@ class RunProgress:
                 self.counts[name] += number
 
     def stage(self, what: str, done: int, total: int) -> None:
-        """The current step of a metric or a sampler, inside a batch of segments."""
+        """Show the current step of a metric or sampler within a batch of segments."""
         self._stage = f"{what}: {done:,} of {total:,}"
         self._show_in_time()
 
@@ -79,10 +79,10 @@ class RunProgress:
         return f"{count / self.seconds:.1f} {name}/s"
 
     def _fraction(self) -> float | None:
-        """The share of the work that is done: of segments, or in a large input, of its bytes."""
+        """The share of the work that is done: of segments, or of the bytes of a large input."""
         if self.total is not None:
             return min(1.0, self.done / self.total) if self.total else 1.0
-        return self._read() if self.done else None  # one batch may have read much ahead
+        return self._read() if self.done else None  # the first batch may be read far ahead
 
     def _show(self) -> None:
         fraction = self._fraction()
@@ -100,7 +100,7 @@ class RunProgress:
             parts.append(self._speed("segments", self.done))
         line = ", ".join(parts)
         if self.is_terminal:
-            width = shutil.get_terminal_size().columns - 1  # a line that wraps cannot be cleared
+            width = shutil.get_terminal_size().columns - 1  # a wrapped line could not be cleared
             bar = "" if fraction is None else _bar(fraction)
             _print(_CLEAR + (bar if len(bar) + len(line) <= width else "") + line[:width])
         else:
@@ -112,7 +112,7 @@ class RunProgress:
 
 
 def _print(text: str) -> None:
-    if sys.stderr is not None:  # which `print` would take for standard output
+    if sys.stderr is not None:  # with None, `print` would write to standard output
         print(text, end="", file=sys.stderr, flush=True)
 
 

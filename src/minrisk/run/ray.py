@@ -45,11 +45,11 @@ with needs_extra(Wording("engine='ray'"), "ray"):
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 _RETRIES = 3  # retries of a block whose worker or node died
-_WORKERS_PER_READER = 4  # fed by one reader, which is a process of its own and slow to start
-_dumps = ray.cloudpickle.dumps  # also for classes that the other nodes cannot import
+_WORKERS_PER_READER = 4  # workers fed by one reader, a process that is slow to start
+_dumps = ray.cloudpickle.dumps  # can send classes that other nodes cannot import
 _HOST_AND_PORT = re.compile(r"[\w.\[\]:-]+:\d+")
 _COLOUR = re.compile(r"\x1b\[\d*m")
-_PATIENCE = 30  # seconds that the cluster has to answer whether it is there
+_HEALTH_TIMEOUT = 30  # seconds to check whether a cluster answers
 _Rows = dict[str, Any]  # one column of pickled items
 
 
@@ -72,16 +72,16 @@ class Ray(Engine):
     def _configure(self) -> None:
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
-        context.max_errored_blocks = -1  # missing blocks are noticed by `results`
+        context.max_errored_blocks = -1  # no limit: `results` notices missing blocks
         context.target_max_block_size = 1  # one Ray block per block
         context.execution_options.resource_limits = ray.data.ExecutionResources(
             object_store_memory=self.memory)
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)
 
     def results(self, work: Work) -> Iterator[Item]:
-        """All records, then those that were lost with their workers one by one, then fail them.
+        """Run all blocks; retry records lost with a worker one by one; fail those lost again.
 
-        A failure is a result, and no reason to try again: an endpoint may charge for it.
+        A record that failed has a result and is not retried: an endpoint may charge for it.
         """
         for block in (None, 1):
             readers = work.unfinished(block)
@@ -98,12 +98,12 @@ class Ray(Engine):
         return item
 
     def _run(self, readers: Sequence[ShardReader], work: Work) -> Iterator[Item]:
-        """Ray limits what is read ahead; after a stop, blocks that were read are still finished."""
+        """Run the readers' blocks; after a stop, blocks that were already read are finished."""
         data = ray.data.from_items([{"item": _dumps(r)} for r in readers],
                                    override_num_blocks=len(readers))
-        # num_cpus=0, because it would wait for ever if the workers have all CPUs
+        # num_cpus=0: the reader would wait forever if the workers occupy all CPUs
         data = data.map_batches(_read, batch_size=1, num_cpus=0, concurrency=_readers(self._pools))
-        # a record that kills its worker would also use up the retries of the blocks behind it
+        # a record that kills its worker would also use up the retries of blocks queued behind it
         waiting = 1 if all(reader.block == 1 for reader in readers) else None
         for pool in self._pools:
             data = data.map_batches(
@@ -120,8 +120,8 @@ class Ray(Engine):
         except ray.exceptions.RayError as error:
             raise UnusableError(f"the run on Ray failed: {_last_line(str(error))}") from error
         finally:
-            # Workers live as long as their handles, which Ray holds in reference cycles: the next
-            # run of this process would wait for their processors.
+            # workers live as long as their handles, which are in reference cycles of Ray: without
+            # this, the next run of this process would wait for their CPUs
             del data, batches
             gc.collect()
 
@@ -162,19 +162,20 @@ def connected(address: str | None, cpus: int | None) -> Iterator[None]:
 
 
 def _check_access(address: str) -> None:
-    """Raise InputError if nobody is there, or the cluster refuses this process; connecting to it
-    would take a minute, and not say why.
+    """Raise InputError if the cluster cannot be reached, or refuses this process.
+
+    Ray itself would take a minute to fail, without the reason.
     """
     if not _HOST_AND_PORT.fullmatch(address):
         return
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
+        socket.create_connection((host.strip("[]"), int(port)), _HEALTH_TIMEOUT).close()
     except (OSError, OverflowError) as error:  # a port has 16 bits
         raise _absent(address, error) from None
     command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
     with suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE,
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_HEALTH_TIMEOUT,
                               errors="replace")
         if done.returncode and "AuthenticationError" in done.stderr:
             raise _refused(address, _last_line(done.stderr).partition("AuthenticationError: ")[2])
@@ -192,12 +193,12 @@ def _refused(address: str | None, reason: str) -> InputError:
 
 
 def _check_nodes(pools: Sequence[WorkerPool]) -> None:
-    """Raise UnusableError if a node lacks a package of the workers, which would die one by one."""
+    """Raise UnusableError if a node lacks a package: its workers would die one by one."""
     load = ray.remote(num_cpus=0, max_retries=0)(_load)
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
     tasks = [load.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True))
              .remote(_dumps(pools)) for node in nodes]
-    for error in list(filter(None, map(_error_of, tasks))):  # of all: Ray prints what nobody asks
+    for error in list(filter(None, map(_error_of, tasks))):  # all: Ray prints unretrieved errors
         raise UnusableError("a node of the Ray cluster cannot load the workers: "
                             f"{_last_line(str(error))}; every node needs minrisk and what defines "
                             "the metric, the strategy and the sampler") from error
@@ -216,7 +217,7 @@ def _load(pickled: bytes) -> None:
 
 
 def _last_line(text: str) -> str:
-    """The message of an error, below its traceback, and without the colours of Ray."""
+    """The message of an error, without its traceback and Ray's colours."""
     return _COLOUR.sub("", text.strip()).rpartition("\n")[2].strip()
 
 
@@ -234,7 +235,7 @@ def _silence() -> Iterator[None]:
 
 
 def _plan_workers(pools: Sequence[WorkerPool]) -> list[WorkerPool]:
-    """Pools with as many workers as fit into the cluster; one per node if models run on CPUs."""
+    """Pools with as many workers as the cluster has room for; with models on CPUs, one per node."""
     return [pool.planned(pool.workers or max(1, _capacity(pool)), pool.threads or 1)
             for pool in pools]
 
@@ -244,12 +245,12 @@ def _capacity(pool: WorkerPool) -> int:
         return _capacity_of_gpus(pool.gpus)
     if not pool.loads_model:
         available = ray.cluster_resources()
-        return int((available["CPU"] - 1) / (pool.threads or 1))  # one is for reading
+        return int((available["CPU"] - 1) / (pool.threads or 1))  # one CPU is for reading
     return sum(node["Alive"] for node in ray.nodes())
 
 
 def _capacity_of_gpus(each: float) -> int:
-    """Workers that fit on all nodes; Ray would wait for ever for those that do not."""
+    """Number of workers that fit on all nodes; Ray would wait forever for others."""
     gpus = [node["Resources"].get("GPU", 0.0) for node in ray.nodes() if node["Alive"]]
     capacity = sum(workers_that_fit(own, each) for own in gpus)
     if not capacity:
@@ -276,7 +277,7 @@ class _Actor:
         self._error: MinriskError | None = None
         try:
             pool.prepare()
-        except MinriskError as error:  # Ray would only start the actor again
+        except MinriskError as error:  # if it were raised, Ray would restart the actor
             self._error = error
 
     def __call__(self, rows: _Rows) -> _Rows:

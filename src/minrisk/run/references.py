@@ -1,7 +1,7 @@
 """A map-reduce over parts of the references of one segment.
 
-Workers read the parts and compute their partial statistics, which are added in the order in which
-the parts were given: the number of workers changes no bit of the result.
+Workers read parts and compute their partial statistics, which are added in the order of the parts,
+so that results are bit-identical for any number of workers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_WAITING = 16  # finished parts that wait for an earlier one
 
 @dataclass(frozen=True)
 class PartRecord(Record):
-    """A part of the references, and then its statistics."""
+    """A part of the references, with its statistics once they are computed."""
 
     part: ReferencePart | None = None
     statistics: PartStatistics | None = None
@@ -36,7 +36,7 @@ class PartRecord(Record):
 
 @dataclass(frozen=True)
 class ReferencePartReader:
-    """A reader whose records are parts of the references; the worker reads their content."""
+    """A reader whose records are parts of the references; workers read their content."""
 
     parts: Iterable[ReferencePart]
 
@@ -93,9 +93,9 @@ class PartSum(OrderedSink):
 
 def sum_parts(decoder: PartsDecoder, parts: Iterable[ReferencePart],
               workers: WorkerOptions) -> PartStatistics:
-    """The statistics of all parts together."""
+    """The sum of the statistics of all parts."""
     sink = PartSum(parts)
-    # without the parts, which the workers get as records
+    # this reader only parses: workers get the parts as records
     stages = (parse(ReferencePartReader(())), ComputePartialStatistics(decoder),
               collect(attrgetter("statistics")))
     given = {field.name: getattr(workers, field.name) for field in fields(WorkerOptions)}
@@ -109,7 +109,7 @@ def sum_parts(decoder: PartsDecoder, parts: Iterable[ReferencePart],
 
 
 def as_parts_strategy(strategy: Strategy) -> PartsStrategy:
-    """The strategy, if it can rank from parts of the references."""
+    """The strategy, checked to be able to rank from parts of the references."""
     if not isinstance(strategy, PartsStrategy):
         raise InputError(f"strategy {strategy.name!r} needs all references at once; "
                          "choose aggregate or standard to use them in parts")

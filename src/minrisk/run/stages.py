@@ -62,13 +62,13 @@ from minrisk.io.records import (
 from minrisk.io.segments import source_of
 from minrisk.io.writers import Writer
 
-BATCH = 16  # segments, unless the metric or the sampler prefers another number
-# segments that take milliseconds each: sending a block costs more than decoding a segment
+BATCH = 16  # segments; metrics and samplers may prefer another number
+# segments per block if each takes milliseconds: sending a block costs more than decoding one
 LIGHT_BLOCK = 64
 OnError = Literal["stop", "skip"]
 BatchWork = Callable[[Sequence[Record]], Sequence[Record]]
 T = TypeVar("T")
-_PROMPTS_WITH_EQUAL_SAMPLES = 3  # that make a warning
+_PROMPTS_WITH_EQUAL_SAMPLES = 3  # prompts after which to warn
 
 
 class Stage(Protocol):
@@ -82,14 +82,14 @@ class Stage(Protocol):
         """Whether it loads a model; otherwise one worker per core is cheap."""
 
     def prepare(self) -> None:
-        """Load models; raises errors that would concern every record."""
+        """Load models; raises errors that would affect every record."""
 
     def __call__(self, items: Iterator[Any]) -> Iterator[Any]: ...
 
 
 @dataclass(frozen=True)
 class Map:
-    """A stage that makes something of each record by itself, and has nothing to load."""
+    """A stage that applies a function to each record, without a model."""
 
     loads_model: ClassVar[bool] = False
 
@@ -104,14 +104,14 @@ class Map:
 
 
 def parse(reader: Reader) -> Map:
-    """The stage from raw records to records; any reader, for parsing depends on no files."""
+    """The stage from raw records to records; parsing needs no open files."""
     return Map("parse", partial(_parsed, reader))
 
 
 def _parsed(reader: Reader, raw: RawRecord) -> Record:
     try:
         return reader.parse(raw)
-    except Exception as error:  # an unforeseen record must not end a long run
+    except Exception as error:  # unexpected content must not end a long run
         return Record.of(raw).failed(error)
 
 
@@ -127,7 +127,7 @@ class GenerateSamples:
     seed: int = 0
     batch_size: int | None = None
     on_error: OnError = "skip"
-    fail_blank: bool = False  # otherwise a blank source has blank samples
+    fail_blank: bool = False  # fail blank sources; otherwise their samples are blank
     must_instruct: bool = False  # a causal model needs an instruction besides the source
 
     def prepare(self) -> None:
@@ -141,7 +141,7 @@ class GenerateSamples:
         return in_batches(checked, size, self._sample, self.on_error)
 
     def _checked(self, record: Record) -> Record:
-        """The record, with blank samples if its source is blank, or with its error."""
+        """The record; with blank samples or an error if it cannot be sampled from."""
         if record.error is not None:
             return record
         if isinstance(record.prompt, str) and not record.prompt.strip():
@@ -172,11 +172,11 @@ class GenerateSamples:
         return [self._with_samples(*pair) for pair in zip(batch, found, strict=True)]
 
     def _streamed(self, records: Iterator[Record]) -> Iterator[Record]:
-        """Samples as they finish; no record waits for another."""
+        """Yield records as their samples arrive, in any order."""
         passing: list[Record] = []
         unanswered: dict[tuple[int, int], Record] = {}  # by shard and index
 
-        def requests() -> Iterator[Any]:  # records with a prompt
+        def requests() -> Iterator[Any]:  # records to sample for
             for record in records:
                 if is_finished(record):
                     passing.append(record)
@@ -209,14 +209,14 @@ class GenerateSamples:
 
 
 class EqualSamples:
-    """Warns once if the samples of each of the first prompts are all equal.
+    """Warns once if each of the first prompts has only equal samples.
 
-    One prompt may have a single likely answer; that several in a row do is a sign of a server that
-    ignores the temperature or returns cached answers.
+    A single prompt may have one likely answer; several in a row suggest that a server ignores the
+    temperature or returns cached answers.
     """
 
     def __init__(self) -> None:
-        self._prompts = 0  # so far, all of them with equal samples
+        self._prompts = 0  # number so far, all with equal samples
         self._is_decided = False
 
     def check(self, samples: Sequence[Sample]) -> None:
@@ -235,7 +235,7 @@ class EqualSamples:
 
 @dataclass(frozen=True)
 class GenerateReferences:
-    """The stage that samples again, for references that are no hypotheses."""
+    """The stage that samples again, for references that are separate from the hypotheses."""
 
     name: ClassVar[str] = "references"
     loads_model: ClassVar[bool] = True
@@ -250,7 +250,7 @@ class GenerateReferences:
 
 
 def _swapped(record: Record) -> Record:
-    """The record with its samples aside, so that it can be sampled for again; and back."""
+    """The record with samples and reference samples exchanged, to sample a second time."""
     return record.replace(samples=record.reference_samples, reference_samples=record.samples)
 
 
@@ -259,9 +259,9 @@ def samples_to_segments(weighting: Weighting = AUTO, prefer_finished: bool = Fal
     """The stage from samples to segments.
 
     Args:
-        weighting: how the references count.
+        weighting: how references are weighted.
         prefer_finished: truncated samples are candidates only if all are truncated.
-        is_vote: samples that are no candidates vote for no answer.
+        is_vote: samples that are not candidates count as votes for no answer.
     """
     return Map("segment", partial(_unless_failed, partial(
         _with_segment, weighting, prefer_finished, is_vote)))
@@ -282,7 +282,7 @@ def _with_segment(weighting: Weighting, prefer_finished: bool, is_vote: bool,
 
 
 def check_records(check: Callable[[Record], None]) -> Map:
-    """The stage that fails the records that an output cannot use."""
+    """The stage that fails records that the output cannot represent."""
     return Map("check", partial(_unless_failed, partial(_checked, check)))
 
 
@@ -309,7 +309,7 @@ class Decode:
     strategy: Strategy
     batch_size: int | None = None
     on_error: OnError = "skip"
-    scores: bool = False  # also keep the matrix of all scores
+    scores: bool = False  # also keep the matrices of scores
 
     @property
     def loads_model(self) -> bool:
@@ -356,16 +356,16 @@ class Decode:
 
 
 def warn_of_other_choice(recorded: object, ours: str) -> None:
-    """Warn of a record whose choice, by a server for one, was made in another way."""
+    """Warn if the choice in a record, such as a server's, was made by another method."""
     if isinstance(recorded, str) and not choose_alike(ours, recorded):
         warn(f"the input has choices by {recorded}; this run chooses by {ours}: name the "
              "same strategy and metric for the same choices")
 
 
 def write(writer: Writer, rephrase: Callable[[object], str] = str) -> Map:
-    """The stage from records to their lines of the output.
+    """The stage from records to lines of the output.
 
-    `rephrase` is for errors, for a command that names options by flags.
+    `rephrase` is applied to errors; commands use it to name options by flags.
     """
     return Map("render", partial(_written, writer, rephrase))
 
@@ -374,14 +374,14 @@ def _written(writer: Writer, rephrase: Callable[[object], str], record: Record) 
     if record.error is None:
         try:
             return _result(record, writer(record), writer.counts(record), record.scores)
-        except (ValueError, RecursionError, MinriskError) as error:  # nested too deeply
+        except (ValueError, RecursionError, MinriskError) as error:  # such as deeply nested fields
             record = record.failed(error).replace(fields={})
     record = record.replace(error=InputError(rephrase(record.error)))
     return _result(record, writer.failed(record))
 
 
 def collect(make: Callable[[Record], Any]) -> Map:
-    """The last stage if nothing is written: turns each record into an object for the caller."""
+    """The last stage of a run without an output: makes an object for the caller of each record."""
     return Map("render", partial(_collected, make))
 
 
@@ -399,9 +399,9 @@ def _result(record: Record, text: str = "", counts: Mapping[str, int] | None = N
 
 
 def batched(records: Iterable[Record], size: int) -> Iterator[Record | list[Record]]:
-    """Records in lists of this size; records that are finished are not put into a list.
+    """Records in batches of this size; finished records are passed through alone.
 
-    If the input ends with an error, the records before it are a batch, and then it is raised.
+    If the input raises an error, the records before it are yielded first.
     """
     batch: list[Record] = []
     broken: MinriskError | None = None
@@ -423,13 +423,13 @@ def batched(records: Iterable[Record], size: int) -> Iterator[Record | list[Reco
 
 
 def is_finished(record: Record) -> bool:
-    """Whether there is nothing to do: it failed, or has the samples of a blank source."""
+    """Whether there is nothing to do: the record failed, or has the samples of a blank source."""
     return record.error is not None or (record.samples is not None and record.segment is None)
 
 
 def in_batches(records: Iterable[Record], size: int, work: BatchWork,
                on_error: OnError) -> Iterator[Record]:
-    """Each record with the result of the work, or with its error."""
+    """Process records in batches; yields each record with its result or its error."""
     for batch in batched(records, size):
         if isinstance(batch, Record):
             yield batch
@@ -439,7 +439,7 @@ def in_batches(records: Iterable[Record], size: int, work: BatchWork,
 
 def in_threads(records: Iterable[Record], size: int, work: BatchWork, on_error: OnError,
                threads: int, prepare_thread: Callable[[], None]) -> Iterator[Record]:
-    """The same with several batches in work at once, in threads; one more is read ahead."""
+    """The same with several batches at once, in threads; one more batch is read ahead."""
     with ThreadPoolExecutor(threads, "minrisk-batch", prepare_thread) as pool:
         def submit(batch: list[Record]) -> Future[list[Record]]:
             return pool.submit(lambda: list(_attempt(work, batch, on_error)))
@@ -450,7 +450,7 @@ def in_threads(records: Iterable[Record], size: int, work: BatchWork, on_error: 
 
 def _results(records: Iterable[Record], size: int,
              submit: Callable[[list[Record]], Future[list[Record]]]) -> Iterator[Future[Any]]:
-    """The results of all batches; an error of the input comes after those before it."""
+    """The futures of all batches; an error of the input is the last one."""
     try:
         for batch in batched(records, size):
             if isinstance(batch, Record):
@@ -471,7 +471,7 @@ def _finished_future(records: list[Record], error: MinriskError | None) -> Futur
 
 
 def _ahead(items: Iterator[T], count: int) -> Iterator[T]:
-    """The items, of which `count` are begun before the first of them is yielded."""
+    """The items; `count` of them are taken before the first is yielded."""
     waiting: deque[T] = deque()
     for item in items:
         waiting.append(item)
@@ -481,15 +481,15 @@ def _ahead(items: Iterator[T], count: int) -> Iterator[T]:
 
 
 def _attempt(work: BatchWork, batch: Sequence[Record], on_error: OnError) -> Iterator[Record]:
-    """Do the work on a batch; if it fails, on its halves, down to single records.
+    """Process a batch; if that fails, retry its halves, down to single records.
 
     So a bad record does not fail the others, and a batch that is too large for memory succeeds in
-    smaller ones. If the first failure ends the run (`on_error="stop"`), records are tried one by
-    one instead.
+    smaller parts. With `on_error="stop"`, records are retried one by one instead, up to the first
+    failure.
     """
     made: Sequence[Record] = ()
     parts: Sequence[Sequence[Record]] = ()
-    try:  # no yield inside: an exception of the consumer is no failure of the work
+    try:  # no yield inside: an exception of the consumer must not count as a failure
         made = work(batch)
     except BaseException as error:
         if is_fatal(error):
@@ -509,14 +509,14 @@ def _attempt(work: BatchWork, batch: Sequence[Record], on_error: OnError) -> Ite
 
 
 def is_fatal(error: BaseException) -> bool:
-    """Whether every other record would fail too, so that the run ends.
+    """Whether an error affects every record, so that the run ends.
 
-    Any other exception of a model, metric or program, `SystemExit` and a panic of a native library
-    included, is a failure of its record.
+    Any other exception of a model, metric or program, including `SystemExit` and a panic of a
+    native library, only fails its record.
     """
     return isinstance(error, UnusableError | MissingExtra | KeyboardInterrupt)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out; by the name of the class, because torch must not be imported."""
+    """Whether memory ran out; checks the class name, to avoid importing torch."""
     return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"

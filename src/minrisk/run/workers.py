@@ -1,4 +1,4 @@
-"""What workers do with blocks of records, and the engines: their interface and this process."""
+"""What workers do with blocks of records; the interface of engines, and the in-process engine."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from minrisk.io.records import RawRecord, Record, location
 from minrisk.run.stages import Stage
 
 Seconds = dict[str, float]
-# errors of pickle: a field that is nested too deeply, or an object of user code
+# errors of pickling: deeply nested fields, or objects of user code
 UNSENDABLE = (RecursionError, pickle.PicklingError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some records of one shard, which a worker gets together."""
+    """Records of one shard that are sent to a worker together."""
 
     shard: int
     items: Sequence[Any]  # raw records, records or results, depending on the stage
-    read: int  # bytes of the shard up to the end of the block
+    read: int  # bytes of the shard read up to the end of the block
     seconds: Seconds = field(default_factory=dict)  # by stage
     warnings: Sequence[str] = ()
 
@@ -52,24 +52,24 @@ class Block:
 
 @dataclass(frozen=True)
 class End:
-    """The end of a shard, or the error that broke off reading."""
+    """The end of a shard, or the error that ended reading."""
 
     shard: int
     records: int
     error: str | None = None
-    is_fatal: bool = False  # the input has changed since the run began
+    is_fatal: bool = False  # the run must end: the input has changed since it began
 
 
 @dataclass(frozen=True)
 class FatalItem:
-    """An error that every other block would have too."""
+    """An error that would affect every other block, too."""
 
     error: BaseException
 
 
 @dataclass(frozen=True)
 class ProgressUpdate:
-    """The progress of a worker with its block."""
+    """The progress of a worker within its block."""
 
     what: str
     done: int
@@ -86,12 +86,12 @@ class ShardReader:
     shard: UnfinishedShard
     block: int  # maximum number of records of a block
     size: int  # maximum bytes of a block with more than one record
-    _inputs: list[Input] = field(default_factory=list)  # while they are read
-    _consumed: int = 0  # when they were
+    _inputs: list[Input] = field(default_factory=list)  # only while they are read
+    _consumed: int = 0  # bytes, after reading
 
     @property
     def consumed(self) -> int:
-        """Bytes that were read so far."""
+        """Bytes read so far."""
         return sum(source.consumed for source in self._inputs) or self._consumed
 
     def blocks(self) -> Iterator[Block | End]:
@@ -109,7 +109,7 @@ class ShardReader:
                 continue
             batch.append(item)
             size += length
-            if len(batch) == self.block:  # without waiting for the next record
+            if len(batch) == self.block:  # do not wait for the next record
                 yield self._block(batch, records.seconds - before)
                 before, batch, size = records.seconds, [], 0
 
@@ -140,7 +140,7 @@ class ShardReader:
         except MinriskError as error:  # the records before it are valid
             # not the error itself, whose traceback would keep files open
             end = partial(end, error=message_of(error), is_fatal=isinstance(error, _ChangedError))
-        self._consumed, self._inputs = self.consumed, []  # there may be very many shards
+        self._consumed, self._inputs = self.consumed, []  # frees the inputs: shards may be many
         yield end(records=count)
 
 
@@ -149,27 +149,27 @@ class _ChangedError(InputError):
 
 
 def _size(raw: RawRecord) -> int:
-    """Bytes of a raw record; 0 if its content is read by the worker."""
+    """Bytes of a raw record; 0 if the worker reads its content."""
     if isinstance(raw.content, tuple):
         return sum(len(line) for part in raw.content if part for line in part.lines)
     return len(raw.content) if isinstance(raw.content, bytes) else 0
 
 
 class Work(Protocol):
-    """What there is to do for an engine; it is asked again and again while the engine works."""
+    """What an engine has to do; the engine keeps asking while it works."""
 
     def unfinished(self, block: int | None = None) -> Sequence[ShardReader]:
         """Readers of all records without a result, in blocks of at most this many."""
 
     def is_over(self) -> bool:
-        """Whether to read no more, because an error ends the run."""
+        """Whether to stop reading, because an error ends the run."""
 
     def is_full(self) -> bool:
         """Whether to pause reading, because too many results wait for an earlier one."""
 
 
 def read_blocks(work: Work) -> Iterator[Block | End]:
-    """Everything that is unfinished, for an engine that reads in this process."""
+    """Read all unfinished records, for an engine that reads in this process."""
     for item in chain.from_iterable(reader.blocks() for reader in work.unfinished()):
         if work.is_over():
             return
@@ -178,7 +178,7 @@ def read_blocks(work: Work) -> Iterator[Block | End]:
 
 @dataclass(frozen=True)
 class WorkerPool:
-    """The stages of a worker, and its resources; the engine chooses those that are None."""
+    """The stages of workers and their resources; the engine chooses where they are None."""
 
     stages: Sequence[Stage]
     workers: int | None = None
@@ -198,19 +198,19 @@ class WorkerPool:
         return any(stage.loads_model for stage in self.stages)
 
     def planned(self, workers: int, threads: int | None) -> WorkerPool:
-        """The same pool with the numbers that an engine chose."""
+        """The same pool with the numbers that the engine chose."""
         return replace(self, workers=workers, threads=threads)
 
     def prepare(self) -> None:
         """Load the models of the stages in this process."""
-        set_threads(self.threads or threads())  # so that the cores are not counted again and again
+        set_threads(self.threads or threads())  # otherwise every call would count the cores
         if self.quiet:
             warnings.simplefilter("ignore")
         for stage in self.stages:
             stage.prepare()
 
     def stream(self, items: Iterator[Any], seconds: Seconds) -> Iterator[Any]:
-        """The results of the stages as they finish; adds up the seconds of each stage."""
+        """The results of the stages as they finish; adds the time of each stage to `seconds`."""
         source = last = StageTimer(items)
         clocks = []
         for stage in self.stages:
@@ -219,7 +219,7 @@ class WorkerPool:
         try:
             yield from last
         finally:
-            before = source.seconds  # a stage's time includes that of those before it
+            before = source.seconds  # a stage's clock includes the stages before it
             for name, clock in clocks:
                 seconds[name] = seconds.get(name, 0.0) + clock.seconds - before
                 before = clock.seconds
@@ -236,7 +236,7 @@ class WorkerPool:
                 items = list(deadline.finished(self.stream(begun, seconds)))
             except (UnusableError, MissingExtra) as error:
                 return FatalItem(error)
-            except BaseException as error:  # a bug in minrisk, or in a library
+            except BaseException as error:  # a bug in minrisk or a library
                 reason = _reason(error)
         shown = tuple(dict.fromkeys(message_of(w.message) for w in caught or ()))
         block = replace(block, seconds=seconds, warnings=(*block.warnings, *shown))
@@ -254,7 +254,7 @@ class WorkerPool:
         return replace(block, items=list(failed))
 
     def pickled(self, block: Block, made: Block | FatalItem) -> bytes:
-        """The pickled result of a block; records that cannot be pickled fail."""
+        """The pickled result of a block; records that cannot be pickled become failures."""
         try:
             return pickle.dumps(made)
         except UNSENDABLE:
@@ -272,7 +272,7 @@ class WorkerPool:
         return item
 
     def _one_by_one(self, block: Block, reason: str) -> Block | FatalItem:
-        """Run the stages on each record alone, after an unforeseen error."""
+        """Run the stages on each record alone, after an unexpected error."""
         if len(block.items) == 1:
             return self.refuse(block, reason)
         items: list[Any] = []
@@ -288,14 +288,14 @@ class WorkerPool:
 class Engine(ABC):
     """Runs the stages of worker pools: in this process, in worker processes, or on a cluster.
 
-    Every record has a result in the end, whatever happens to workers: one that dies costs no other
-    record than the one that it died of, which `WorkerPool.refuse` fails. An engine is used once.
+    Every record gets a result, even if workers die: only the record that kills its worker fails,
+    by `WorkerPool.refuse`; the others are retried. An engine is used once.
     """
 
     name: ClassVar[str]
-    has_workers: ClassVar[bool] = True  # besides this process
-    takes_address: ClassVar[bool] = False  # of a cluster
-    reads_remotely: ClassVar[bool] = False  # so that an iterator must have been read before
+    has_workers: ClassVar[bool] = True  # processes other than this one
+    takes_address: ClassVar[bool] = False  # the address of a cluster
+    reads_remotely: ClassVar[bool] = False  # workers read the input, so it cannot be an iterator
 
     def __init__(self, address: str | None = None, memory: int = 1 << 30) -> None:
         self.address = address
@@ -305,7 +305,7 @@ class Engine(ABC):
     def start(self, pools: Sequence[WorkerPool]) -> AbstractContextManager[Sequence[WorkerPool]]:
         """Start workers and load their models; raises the error if that fails.
 
-        The context has the pools with their actual numbers of workers and threads.
+        The context manager returns the pools with their actual numbers of workers and threads.
         """
 
     @abstractmethod
@@ -314,7 +314,7 @@ class Engine(ABC):
 
 
 class Inline(Engine):
-    """The engine in this process: records go through all stages one by one, not in blocks."""
+    """The engine in this process; records stream through all stages without blocks."""
 
     name = "inline"
     has_workers = False
@@ -355,7 +355,7 @@ def _raw_records(readers: Iterable[ShardReader], work: Work,
 
 
 def workers_that_fit(gpus: float, each: float) -> int:
-    """Number of workers with `each` GPUs on a machine with so many; none has parts of two GPUs."""
+    """Number of workers with `each` GPUs on a machine with `gpus`; none has parts of two GPUs."""
     if each > 1 and each != int(each):
         raise InputError(f"gpus_per_worker must be a whole number, or a share of one GPU; got "
                          f"{each:g}")
@@ -367,7 +367,7 @@ def _reason(error: BaseException) -> str:
 
 
 class StageTimer(Iterator[Any]):
-    """An iterator that measures its own time."""
+    """An iterator that measures the time spent in it."""
 
     def __init__(self, items: Iterator[Any]) -> None:
         self._items = iter(items)
@@ -382,14 +382,14 @@ class StageTimer(Iterator[Any]):
 
 
 class Deadline:
-    """Ends the process by SIGALRM if records take too long; native code cannot block it.
+    """Ends the process by SIGALRM if records take too long; this also interrupts native code.
 
-    All unfinished records together have the timeout times their number.
+    The unfinished records share a budget: the timeout times their number.
     """
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
-        self._records = 0  # begun and not finished
+        self._records = 0  # number of records in progress
 
     def begun(self, items: Iterable[Any]) -> Iterator[Any]:
         for item in items:
@@ -415,5 +415,5 @@ class Deadline:
 
 
 def _set_alarm(seconds: float) -> None:
-    if sys.platform != "win32":  # where a run refuses a timeout
+    if sys.platform != "win32":  # on Windows, runs refuse timeouts
         signal.setitimer(signal.ITIMER_REAL, seconds)
