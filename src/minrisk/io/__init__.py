@@ -1,1 +1,1 @@
-"""Text in, segments out; rankings in, text out. Knows nothing of metrics and strategies."""
+"""Input and output: texts to segments, rankings to text; independent of metrics and strategies."""

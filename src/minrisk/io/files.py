@@ -1,6 +1,6 @@
-"""Files, URLs and standard streams; all their failures are InputErrors.
+"""Files, URLs and standard streams; all failures are raised as InputError.
 
-gz, xz and zst files are detected by their first bytes when read, by their names when written.
+Compression (gz, xz, zst) is detected by the first bytes when reading, by name when writing.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from typing import Any, BinaryIO, Literal, NamedTuple, Self, cast
 from minrisk._core.errors import InputError, MinriskError, Wording, needs_extra
 from minrisk.io import remote
 
-_CHUNK = 1 << 15  # bytes; small chunks give a good estimate of the remaining time
-_BUFFER = 1 << 16  # bytes that are split into lines at once
-MAX_LINE = 1 << 27  # bytes; a compressed file of 2 MB may hold a line of gigabytes
-# bytes that are decompressed at once: not all libraries can limit the output, which is up to 32
-# megabytes for a kilobyte of zstandard
+_CHUNK = 1 << 15  # bytes per read; small, so that progress can be estimated well
+_BUFFER = 1 << 16  # bytes split into lines at once
+MAX_LINE = 1 << 27  # bytes; a compressed file of 2 MB may contain a line of gigabytes
+# bytes decompressed at once: not all libraries can limit the output, and a kilobyte of zstandard
+# may expand to 32 megabytes
 _STEP = 1 << 10
 
 
 class Codec(NamedTuple):
-    """A compression; its objects have the methods of those of zlib."""
+    """A compression format; its objects have the interface of zlib's."""
 
-    name: str  # also the extension
+    name: str  # also the file extension
     magic: bytes
     decompressor: Callable[[], Any]
     compressor: Callable[[], Any]
@@ -66,7 +66,7 @@ EXTENSIONS = tuple(f".{codec.name}" for codec in _CODECS)
 
 
 def could_be_compressed(head: bytes) -> bool:
-    """Whether more bytes are needed to decide; a pipe must not wait for bytes in vain."""
+    """Whether more bytes are needed to decide; reading further could block at a pipe."""
     return any(len(head) < len(c.magic) and c.magic.startswith(head) for c in _CODECS)
 
 
@@ -81,8 +81,8 @@ def codec_for(path: str) -> Codec | None:
 def decompressed(chunks: Iterable[bytes], codec: Codec, name: str) -> Iterator[bytes]:
     """The content of any number of concatenated compressed streams.
 
-    File objects of the libraries would lose some without an error: that of lzma what follows
-    padding or a damaged header, that of zstandard the end of a file that was cut.
+    The libraries' file objects would lose content without an error: lzma's what follows padding or
+    a damaged header, zstandard's the end of a truncated file.
     """
     decompressor, inside = codec.decompressor(), False
     for chunk in (c[i:i + _STEP] for c in chunks for i in range(0, len(c), _STEP)):
@@ -100,14 +100,14 @@ def decompressed(chunks: Iterable[bytes], codec: Codec, name: str) -> Iterator[b
 def _decompress(decompressor: Any, data: bytes, codec: Codec, name: str) -> bytes:
     try:
         found: bytes = decompressor.decompress(data)
-    except Exception as error:  # each library has its own exceptions
+    except Exception as error:  # every library has its own exceptions
         raise InputError(f"{name}: unreadable {codec.name}: {error}; "
                          "copy or make the file again") from None
     return found
 
 
 class _ChunkStream(RawIOBase):
-    """Chunks of bytes as a stream, which gives what there is without waiting for more."""
+    """Chunks of bytes as a stream, which returns available bytes without waiting for more."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -128,7 +128,7 @@ class _ChunkStream(RawIOBase):
 class Input:
     """The lines of a text file, or of standard input if the path is `-`; decompressed if needed.
 
-    Lines end at "\\n" only: other line separators of Unicode are part of the text.
+    Lines end at "\\n" only; other line separators of Unicode are part of the text.
     """
 
     has_fields = False  # whether the format has named fields; its lines are then JSON
@@ -136,15 +136,14 @@ class Input:
     def __init__(self, path: str, name: str | None = None, size: int | None = None) -> None:
         """Raise an InputError if the file does not exist; it is opened when lines are read.
 
-        `name` is its name in messages, `size` the number of bytes that it must have, if it is
-        known: that at the beginning of a run.
+        `name` is its name in messages, `size` its expected size in bytes (at the start of the run).
         """
         self.path = path
         self.name = name or _name("read", path)
-        self.number = 0  # number of the last line, from 1
+        self.number = 0  # number of the last line that was read, from 1
         self.consumed = 0  # bytes, before decompression
         found = None if path == "-" else _size(path)
-        self.size = found if size is None else size  # None if it is unknown
+        self.size = found if size is None else size  # None if unknown
 
     def __iter__(self) -> Iterator[bytes]:
         with as_input_error("read", self.path), self._open() as stream:
@@ -158,7 +157,7 @@ class Input:
             self._check_size(stream)
 
     def _check_size(self, stream: BufferedReader) -> None:
-        """Raise InputError if the file was cut or written to since the run began."""
+        """Raise InputError if the file was truncated or extended since the run began."""
         if self.size is None or remote.is_url(self.path):
             return
         now = os.fstat(stream.fileno()).st_size
@@ -177,7 +176,7 @@ class Input:
         return f"{self.name}:{self.number}"
 
     def text(self, line: bytes, number: int | None = None) -> str:
-        """A line (the last one, unless its number is given) as text, without a carriage return."""
+        """A line as text, without a carriage return; `number` defaults to the last line's."""
         number = self.number if number is None else number
         try:
             return text_of(line, number)
@@ -186,7 +185,7 @@ class Input:
                                      error=error)) from None
 
     def beginning(self, size: int) -> bytes:
-        """The first bytes, without decompression."""
+        """The first bytes, not decompressed."""
         with as_input_error("read", self.path), self._open() as stream:
             return stream.read(size)
 
@@ -228,7 +227,7 @@ class Output:
 
     def write(self, text: str) -> None:
         """Write and flush a text; a compressor may hold back a block."""
-        # a lone surrogate, which JSON can express and UTF-8 cannot, becomes its JSON escape
+        # lone surrogates, which UTF-8 cannot encode, become JSON escapes
         data = text.encode("utf-8", "backslashreplace")
         self._put(self._compressor.compress(data) if self._compressor else data)
 
@@ -241,7 +240,7 @@ class Output:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close the file, so that what was written is readable, also after an error."""
+        """Close the file, so that what was written is readable even after an error."""
         with suppress(MinriskError) if kind else nullcontext():
             self.close()
 
@@ -251,7 +250,7 @@ class Output:
                 self._stream.write(data)
                 self._stream.flush()
         except (MinriskError, OSError):
-            self._compressor = None  # do not try again when the file is closed
+            self._compressor = None  # do not retry when the file is closed
             raise
 
     def _release(self) -> None:
@@ -261,7 +260,7 @@ class Output:
 
 
 def check_writable(path: str) -> None:
-    """Raise an InputError if a file cannot be written, as far as can be known before."""
+    """Raise an InputError if a file cannot be written, as far as can be checked in advance."""
     with as_input_error("write", path):
         if remote.is_url(path):
             remote.system(path)
@@ -293,7 +292,7 @@ def replace_file(temporary: str, path: str) -> None:
     with as_input_error("write", path):
         _sync(temporary)
         os.replace(temporary, path)
-        if sys.platform != "win32":  # which cannot open a folder
+        if sys.platform != "win32":  # Windows cannot open a folder
             _sync(os.path.dirname(path) or ".")
 
 
@@ -311,15 +310,15 @@ def _create(path: str, append: bool) -> BinaryIO:
 
 
 def file_key(path: str, standard: Literal["stdin", "stdout"]) -> Hashable | None:
-    """A key that is equal for two names of one file; None for a device or a pipe.
+    """A key that is equal for all names of one file.
 
-    A device or a pipe may be both input and output.
+    None for a device or a pipe, which may be both input and output.
     """
     if remote.is_url(path):
         return path
     try:
         found = os.fstat(getattr(sys, standard).fileno()) if path == "-" else os.stat(path)
-    except (OSError, ValueError, AttributeError):  # does not exist yet, or is no open file
+    except (OSError, ValueError, AttributeError):  # it does not exist yet, or is no open file
         return None
     return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
@@ -330,7 +329,7 @@ def as_input_error(verb: str, path: str) -> Iterator[None]:
     _check_name(verb, path)
     try:
         yield
-    except BrokenPipeError:  # the reader has closed the pipe, which is no error
+    except BrokenPipeError:  # not an error: the reader has closed the pipe
         raise
     except OSError as error:
         reason = remote.redact(error.strerror or remote.reason_of(error), path)
@@ -342,7 +341,7 @@ def as_input_error(verb: str, path: str) -> Iterator[None]:
 
 
 def _check_name(verb: str, path: str) -> None:
-    """Names that no file can have, which Python refuses with a ValueError."""
+    """Raise InputError for names that no file can have; Python would raise a ValueError."""
     try:
         is_possible = b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:

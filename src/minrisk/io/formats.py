@@ -1,7 +1,7 @@
-"""Formats of outputs: how the rows of a record are written, and which options have no place there.
+"""Output formats: how the rows of a record are written, and which options a format cannot express.
 
-To add one, write its class here, name it in `FORMATS`, and in the types of the options that offer
-it. Lines are rendered where the work is done, and wait in a journal until their file is written.
+To add one, write its class here, and add it to `FORMATS` and to the types of the options that offer
+it. Workers render lines; these are kept in a journal until their file is written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ChoiceFormat = Literal["json", "text", "csv"]
 TrainingFormat = Literal["json", "tsv", "csv"]
 Row = Mapping[str, Any]
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
-_TEXTS_PER_WRITE = 64
+_TEXTS_PER_WRITE = 64  # records written, and compressed, at once
 
 
 class OutputFormat:
@@ -32,43 +32,40 @@ class OutputFormat:
 
     name: ClassVar[str]
     extension: ClassVar[str]
-    holds: ClassVar[str]  # what it has place for, for messages
-    refused: ClassVar[Sequence[str]] = ()  # options whose results it has no place for
-    is_nested: ClassVar[bool] = False  # a record is one row, which may have lists in it
-    title: ClassVar[str] = ""  # of a format that the name of a file may choose, not JSON lines
-    is_counted: ClassVar[bool] = False  # records are found by counting lines: all have as many
+    holds: ClassVar[str]  # what it can express, for messages
+    refused: ClassVar[Sequence[str]] = ()  # options whose results it cannot express
+    is_nested: ClassVar[bool] = False  # a record is one row, whose values may be lists
+    title: ClassVar[str] = ""  # for messages, if a file extension selects the format
+    is_counted: ClassVar[bool] = False  # all records have the same number of lines
 
     @property
     def rendered(self) -> str:
-        """The name of the format of lines in journals."""
+        """The name of the format in which lines are rendered for the journal."""
         return self.name
 
     def header(self, columns: Sequence[str]) -> str:
-        """What a file of rows with these columns begins with."""
+        """The beginning of a file of rows with these columns."""
         return ""
 
     def render(self, rows: Iterable[Row], columns: Sequence[str] = (), lines: int = 0) -> str:
-        """The rows of a record; `lines` is their number for a format where it is always the same.
+        """The rows of a record as text; `lines` is their number in formats where it is fixed.
 
-        A record that failed has one row, with its "id" and its "error".
+        A failed record has one row, with "id" and "error".
         """
         raise NotImplementedError
 
     def write(self, path: str, name: str, texts: Callable[[], Iterable[str]], header: str) -> None:
-        """Write a file that will have this name; `texts` gives all rendered lines."""
+        """Write a file that will get this name; `texts` returns all rendered lines."""
         content = chain([header], texts())
         with Output(path, name=name) as output:
             while some := list(islice(content, _TEXTS_PER_WRITE)):
                 output.write("".join(some))
 
     def check_installed(self) -> None:
-        """Raise MissingExtra if a package that writes it is missing."""
+        """Raise MissingExtra if a package for writing the format is missing."""
 
     def check(self, *given: object) -> None:
-        """Raise InputError if options are given that it has no place for.
-
-        Each of `given` is a dataclass with options.
-        """
+        """Raise InputError if dataclasses of options set what the format cannot express."""
         values = {name: value for options in given for name in self.refused
                   if (value := getattr(options, name, None)) is not None}
         if any(values.values()):
@@ -78,7 +75,7 @@ class OutputFormat:
                                      "format='json'"))
 
     def named(self, path: str | None) -> OutputFormat:
-        """The format of a file of this name; InputError if that is another one."""
+        """The format for a file of this name; InputError if the name contradicts this format."""
         stem = stem_of(path or "")[0]
         named = next((found for found in FORMATS.values()
                       if found.title and stem.endswith(found.extension)), self)
@@ -91,7 +88,7 @@ class OutputFormat:
 
 
 class JsonLines(OutputFormat):
-    """An object a line."""
+    """One JSON object per line."""
 
     name = "json"
     extension = ".jsonl"
@@ -103,7 +100,7 @@ class JsonLines(OutputFormat):
 
 
 class Parquet(JsonLines):
-    """JSON lines, which become rows when their file is written, with the types of all of them."""
+    """Rows of a Parquet file; kept as JSON lines until all types of the columns are known."""
 
     name = "parquet"
     extension = ".parquet"
@@ -121,7 +118,7 @@ class Parquet(JsonLines):
 
 
 class Text(OutputFormat):
-    """The texts alone, one a line."""
+    """Texts only, one per line."""
 
     name = "text"
     extension = ".txt"
@@ -136,7 +133,7 @@ class Text(OutputFormat):
 
 
 class Tsv(OutputFormat):
-    """Values with a tab between them, and no header."""
+    """Tab-separated values without a header."""
 
     name = "tsv"
     extension = ".tsv"
@@ -149,7 +146,7 @@ class Tsv(OutputFormat):
 
 
 class Csv(OutputFormat):
-    """Comma-separated values with a header, as RFC 4180 has them."""
+    """Comma-separated values with a header (RFC 4180)."""
 
     name = "csv"
     extension = ".csv"
@@ -174,13 +171,13 @@ JSON_LINES = FORMATS["json"]
 def json_line(fields: Row) -> str:
     try:
         line = _JSON.encode(fields)
-    except ValueError:  # a copied field may hold NaN or an infinity
+    except ValueError:  # a copied field may contain NaN or infinity
         line = json.dumps(finite_numbers(fields), ensure_ascii=False)
     return line + "\n"
 
 
 def cell(row: Row, column: str) -> str:
-    """The value of a column as text; a missing one is empty."""
+    """The value of a column as text; empty if it is missing."""
     value = row.get(column)
     if value is None:
         return ""
@@ -188,13 +185,13 @@ def cell(row: Row, column: str) -> str:
 
 
 def stem_of(name: str) -> tuple[str, str]:
-    """The name of a file without the extension of its compression, and this extension."""
+    """The name of a file without its compression extension, and this extension."""
     compression = next((e for e in EXTENSIONS if name.endswith(e)), "")
     return name.removesuffix(compression), compression
 
 
 def renamed(name: str, format: OutputFormat) -> str:
-    """The name of the shard of an input: `a.txt.gz` becomes `a.jsonl.gz`; Parquet stays Parquet."""
+    """The output name for an input: `a.jsonl.gz` for `a.txt.gz`; Parquet stays Parquet."""
     stem, compression = stem_of(name)
     if format.name == "json" and name.endswith(Parquet.extension):
         return name

@@ -1,4 +1,4 @@
-"""Input files: the paths and patterns that name them, their identity, and their format."""
+"""Input files: paths and patterns, identity, and format."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from minrisk.io import remote
 from minrisk.io.files import EXTENSIONS, Input, as_input_error
 from minrisk.io.parquet import ParquetInput, is_parquet
 
-# in every output folder; tools that read the folder as data ignore a leading dot
+# files in output folders; tools that read such a folder as data ignore names with a leading dot
 ERRORS, MANIFEST = ".errors.jsonl", ".manifest.json"
 OLD_ERRORS, OLD_MANIFEST = "errors.jsonl", "manifest.json"  # of earlier versions
-WORK = ".minrisk"  # hidden folder of unfinished results; never the name of an output
+WORK = ".minrisk"  # hidden folder for unfinished results; outputs cannot have this name
 JSON = (".jsonl", ".json", ".ndjson")
 InputFormat = Literal["auto", "text", "json"]
-_IDENTITY_BYTES = 1 << 20  # at the beginning of a file
+_IDENTITY_BYTES = 1 << 20  # bytes at the beginning of a file that are hashed
 
 
 class InputFile(NamedTuple):
     """An input file."""
 
-    name: str  # the given path without secrets, for messages
+    name: str  # the path as given, without secrets; for messages
     location: str  # absolute path or URL
-    size: int | None = None  # bytes when the run began, if they are known
+    size: int | None = None  # bytes at the start of the run, if known
 
     @classmethod
     def at(cls, path: str) -> InputFile:
@@ -40,11 +40,11 @@ class InputFile(NamedTuple):
 
     @property
     def can_be_read_again(self) -> bool:
-        """Whether it can be opened again, unlike a pipe."""
+        """Whether it can be opened more than once, unlike a pipe."""
         return remote.is_url(self.location) or self.open().size is not None
 
     def identity(self) -> str:
-        """Its size and a checksum of its beginning, which distinguish it from another file."""
+        """Its size and a checksum of its beginning, by which a resumed run recognises it."""
         if not self.can_be_read_again:
             return "a pipe"
         source = self.open()
@@ -58,9 +58,9 @@ def open_input(path: str, name: str | None = None, size: int | None = None) -> I
 
 def input_files(paths: Iterable[Any],
                 wanted: str = "inputs must be names of files") -> tuple[InputFile, ...]:
-    """The existing files that paths and patterns name; `wanted` begins the message if one is none.
+    """The existing files that paths and patterns name; nothing is read.
 
-    Nothing is read.
+    `wanted` starts the error message for values that are not paths.
     """
     names = list(paths)
     for path in names:
@@ -71,9 +71,9 @@ def input_files(paths: Iterable[Any],
 
 
 def expand(paths: Iterable[str]) -> list[str]:
-    """The files that paths and patterns match, in order; an existing file is no pattern.
+    """The files that paths and patterns match, in order; an existing file is never a pattern.
 
-    Of the output folder of another run, only shards are input; its other files are ignored.
+    In the output folder of another run, only shards count; its manifest and errors are ignored.
     """
     given = list(paths)
     found = [match for path in given for match in _matches(path)]
@@ -111,7 +111,7 @@ def _exists(path: str) -> bool:
 
 
 def peek_format(source: Input, format: InputFormat = "auto") -> tuple[bool, Iterator[bytes]]:
-    """Whether an input is JSON lines, and all of its lines."""
+    """Whether an input is JSON lines, and all its lines, including those already read."""
     lines = iter(source)
     first = next(lines, b"")
     as_json = source.has_fields or is_json(format, source.path, first)
@@ -119,7 +119,7 @@ def peek_format(source: Input, format: InputFormat = "auto") -> tuple[bool, Iter
 
 
 def is_json(format: InputFormat, path: str, line: bytes) -> bool:
-    """Whether a file is JSON lines, by the given format, its name, or its first line."""
+    """Whether a file is JSON lines, according to the given format, its name, or its first line."""
     if format != "auto":
         return format == "json"
     for extension in EXTENSIONS:

@@ -1,6 +1,6 @@
-"""An append-only journal of JSON entries with checksums; an incomplete entry is ignored.
+"""An append-only journal of JSON entries with checksums; incomplete entries are ignored.
 
-The results of an unfinished shard are in one.
+It stores the results of an unfinished shard.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from minrisk.io.files import as_input_error
 from minrisk.io.outputs import MISSING
 from minrisk.io.records import Failure, Result
 
-_MAX_AHEAD = 1 << 24  # largest gap between finished records; far more than are in flight
+_MAX_AHEAD = 1 << 24  # largest plausible gap in indices; far more records than are in flight
 
 
 class Journal:
-    """A file from which an interrupted run is resumed.
+    """A journal file, from which an interrupted run is resumed.
 
-    Entries are read one by one, so that they need not fit into memory. An entry that is incomplete
-    after a kill, damaged on disk, or written for another owner is skipped. The file is open from
-    the first `append` to `close`, after which it may be appended to again.
+    Entries are read one by one, so they need not fit into memory. Entries that are incomplete after
+    a crash, damaged on disk, or written by another owner are skipped. The file is open from the
+    first `append` to `close`; a further `append` opens it again.
     """
 
     def __init__(self, path: str, owner: str = "") -> None:
@@ -53,7 +53,7 @@ class Journal:
                 offset += len(line)
 
     def read(self, offsets: Iterable[int]) -> Iterator[Any]:
-        """The entries at these offsets; one that is wanted again and again is read once."""
+        """The entries at these offsets; repeated offsets in a row are read once."""
         with as_input_error("read", self.path), open(self.path, "rb") as stream:
             for offset, same in groupby(offsets):
                 stream.seek(offset)
@@ -64,7 +64,7 @@ class Journal:
                 yield from (entry for _ in same)
 
     def append(self, entry: dict[str, Any]) -> int:
-        """Append an entry and return its offset; after that no signal can damage or lose it."""
+        """Append an entry and return its offset; it then survives the death of this process."""
         line = self._encoded(entry)
         stream = self._stream or self._open()
         offset, left = self._size, memoryview(line)
@@ -81,7 +81,7 @@ class Journal:
         self._stream = None
 
     def _open(self) -> FileIO:
-        """Open the file, and end an incomplete last line, so that nothing is appended to it."""
+        """Open the file, and terminate an incomplete last line, so that entries start a new one."""
         with as_input_error("write", self.path):
             stream = self._stream = open(self.path, "ab+", buffering=0)  # noqa: SIM115
             self._size = stream.tell()
@@ -115,7 +115,7 @@ class PartialShard:
         self._offsets = array("q")  # of the journal entry of each segment, or MISSING
         self.done = array("q")  # checksum of the input of each segment, or MISSING
         self.failures: dict[int, Failure] = {}
-        self.earlier: dict[int, Failure] = {}  # failures of earlier runs, to be tried again
+        self.earlier: dict[int, Failure] = {}  # failures of earlier runs, to be retried
         self._counts: Counter[str] = Counter()
         self.segments = 0
 
@@ -125,7 +125,7 @@ class PartialShard:
         return {**self._counts, "segments": self.segments, **failed}
 
     def load(self) -> None:
-        """Load the results of an earlier run; failures are to be tried again."""
+        """Load the results of an earlier run; its failures will be retried."""
         for offset, entry in self._journal:
             if _is_valid(entry) and self._has_new_results(entry["indices"]):
                 self._note(offset, entry)
@@ -135,7 +135,7 @@ class PartialShard:
         self.segments -= len(self.earlier)
 
     def missing(self, results: Sequence[Result]) -> list[Result]:
-        """The results that are new."""
+        """The results that are not in the journal yet."""
         return [r for r in results if r.index >= len(self.done) or self.done[r.index] == MISSING]
 
     def add(self, results: Sequence[Result]) -> None:
@@ -155,7 +155,7 @@ class PartialShard:
     def texts(self) -> Iterator[str]:
         """The texts of all segments, in input order."""
         if not self._offsets:
-            return  # there may be no journal
+            return  # there may be no journal file
         last, texts = None, dict[int, str]()
         for index, entry in enumerate(self._journal.read(self._offsets)):
             if entry is not last:
@@ -163,7 +163,7 @@ class PartialShard:
             yield texts[index]
 
     def close(self) -> None:
-        """Close the journal, until there are further results."""
+        """Close the journal file until there are further results."""
         self._journal.close()
 
     def remove(self) -> None:
@@ -172,7 +172,7 @@ class PartialShard:
             Path(self._journal.path).unlink(missing_ok=True)
 
     def _has_new_results(self, indices: Sequence[int]) -> bool:
-        """Whether one of them is not finished; an entry may be a repetition."""
+        """Whether an entry has results for unfinished records; others are duplicates."""
         return max(indices) < len(self.done) + _MAX_AHEAD and any(
             index >= len(self.done) or self.done[index] == MISSING or index in self.failures
             for index in indices)
@@ -194,7 +194,7 @@ class PartialShard:
 
 
 def _is_valid(entry: Any) -> bool:
-    """Whether an entry has the format of `add`: a correct checksum does not prove it."""
+    """Whether an entry has the format of `add`; the checksum alone does not prove it."""
     if not isinstance(entry, dict):
         return False
     columns: list[Any] = [entry.get(name) for name in _ENTRY_CHECKS]

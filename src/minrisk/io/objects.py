@@ -1,4 +1,4 @@
-"""Python objects as records: segments, dictionaries with the fields of JSON lines, and tables."""
+"""Python objects as records: segments, dicts with the fields of JSON lines, and tables."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from minrisk.io.records import RawRecord, Record, checksum
 from minrisk.io.segments import SampleReader
 
 _OF_SAMPLES = [field.name for field in fields(Sample)]
-_OF_RESULTS = {"samples", "reference_samples", "fields", "details"}  # what a line has otherwise
+_OF_RESULTS = {"samples", "reference_samples", "fields", "details"}  # lines have other fields
 
 
 @dataclass(frozen=True)
 class ObjectReader:
-    """A reader of the records of an iterable."""
+    """A reader of records from an iterable of objects."""
 
     objects: Iterable[Any]
     lines: SampleReader | PromptReader
@@ -61,11 +61,11 @@ class ObjectReader:
 
 
 def _content(given: Any) -> Any:
-    """An item as it is parsed: the result of another call as the fields of its line."""
+    """The content to parse; the result of an earlier call becomes the fields of its line."""
     if callable(getattr(given, "as_record", None)):
         try:
             return given.as_record()
-        except InputError as error:  # it failed already
+        except InputError as error:  # the earlier call has failed for it
             return error
     return list(given) if isinstance(given, tuple) else _plain(given)
 
@@ -80,7 +80,7 @@ def _fields(content: Any) -> dict[str, Any]:
 
 
 def _in_columns(given: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a line; samples that are objects, as in a table of results, in columns."""
+    """The fields of a line; samples that are objects, as in a table of results, become columns."""
     samples, references = _samples(given.get("samples")), _samples(given.get("reference_samples"))
     if not samples:
         return given
@@ -91,7 +91,7 @@ def _in_columns(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _samples(found: Any) -> list[Sample]:
-    """The samples in a list of these, or of the dicts that a table makes of them; else none."""
+    """The samples in a list of `Sample` objects, or of dicts from a table of them; else none."""
     given = found if isinstance(found, list) else []
     if all(isinstance(one, Sample) for one in given):
         return given
@@ -124,7 +124,7 @@ def _plain(value: Any) -> Any:
 
 
 def _checksum(content: Any) -> int:
-    """A checksum of its content, by which a resumed run sees whether it has changed."""
+    """A checksum of the content, by which a resumed run detects changes."""
     if isinstance(content, Segment):
         arrays = (content.weights, content.counts, content.logprobs, content.lengths)
         outcomes = None if content.outcomes is None else content.outcomes.hypotheses
@@ -142,15 +142,15 @@ def _plain_or_text(value: Any) -> Any:
 
 
 def rows_of(items: Any) -> Any:
-    """The rows of a table as dictionaries; anything else as it is. No package is imported.
+    """The rows of a table as dicts, other objects unchanged; imports no table package.
 
-    Missing values, which pandas has as NaN, are None.
+    Missing values (NaN in pandas) become None.
     """
-    if hasattr(items, "with_format"):  # of the package datasets, which may be set to give tables
+    if hasattr(items, "with_format"):  # Hugging Face datasets, which may be set to return tables
         return items.with_format(None)
     if hasattr(items, "to_batches"):  # Arrow
         return (row for batch in items.to_batches() for row in batch.to_pylist())
-    if hasattr(items, "to_pylist"):  # a batch or a column of Arrow
+    if hasattr(items, "to_pylist"):  # an Arrow batch or column
         return items.to_pylist()
     if hasattr(items, "iter_rows"):  # polars
         return iter(items.iter_rows(named=True))
@@ -169,6 +169,6 @@ def _pandas_rows(table: Any) -> Iterator[dict[str, Any]]:
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether it is NaN, or pandas' own mark, which is equal to nothing."""
+    """Whether a value is NaN, or pandas' NA or NaT."""
     is_number = isinstance(value, float) or type(value).__name__ in ("NAType", "NaTType")
     return is_number and value is not None and (value != value) is not False

@@ -1,4 +1,4 @@
-"""Outputs of a run: shards, the protocol of a sink, streams in order, and score matrices."""
+"""Outputs of a run: shards, the `Sink` protocol, ordered streams, and score matrices."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from minrisk.io.formats import OutputFormat, renamed
 from minrisk.io.inputs import ERRORS, MANIFEST, WORK, InputFile
 from minrisk.io.records import Reader, Result
 
-MISSING = -1
+MISSING = -1  # in place of the checksum of a record without a result
 MAX_WAITING_RESULTS = 1024  # results that may wait for an earlier one
-_COUNTED_BYTES = 1 << 22  # of all inputs, compressed or not; counting is then quick
+_COUNTED_BYTES = 1 << 22  # bytes of all inputs up to which counting their records is quick
 
 
 @dataclass(frozen=True)
 class Shard:
     """One output file, and the reader of its records."""
 
-    name: str  # relative to the folder
+    name: str  # path relative to the output folder
     files: tuple[InputFile, ...]
     reader: Reader
 
 
 def folder_shards(files: Sequence[InputFile], readers: Sequence[Reader],
                   format: OutputFormat) -> list[Shard]:
-    """One shard per input, named after it, below the folder that the inputs have in common."""
+    """One shard per input, named by its path relative to the inputs' common folder."""
     for file in files:
         if not file.can_be_read_again:
             raise InputError(f"{'standard input' if file.location == '-' else file.name}: a folder "
@@ -59,7 +59,7 @@ def folder_shards(files: Sequence[InputFile], readers: Sequence[Reader],
 
 
 def count_records(shards: Sequence[Shard]) -> list[int] | None:
-    """The number of records of each shard; None where that takes long, or cannot be known."""
+    """The number of records of each shard; None if counting would take long or is impossible."""
     sizes = [_local_size(file) for shard in shards for file in shard.files]
     if None in sizes or sum(filter(None, sizes)) > _COUNTED_BYTES:
         limits = [getattr(shard.reader, "limit", None) for shard in shards]
@@ -76,22 +76,22 @@ def _count(shard: Shard) -> int | None:
     if not shard.files:
         objects = getattr(shard.reader, "objects", None)
         return len(objects) if isinstance(objects, Sized) else None
-    reader = copy(shard.reader)  # it may remember what it has read
+    reader = copy(shard.reader)  # counting must not change the state of the reader
     try:
         return sum(1 for _ in reader.records(reader.open()))
-    except MinriskError:  # the run will tell
+    except MinriskError:  # the run will report it
         return None
 
 
 def _below_root(file: InputFile) -> str:
-    """The path of a file; of a URL, the part between its protocol and its query."""
+    """The path of a file; for a URL, the part between protocol and query."""
     if not remote.is_url(file.location):
         return file.location
     return "/" + file.name.partition("://")[2].partition("?")[0]
 
 
 class UnfinishedShard(NamedTuple):
-    """A shard with records that are not finished."""
+    """A shard with unfinished records."""
 
     number: int
     shard: Shard
@@ -99,7 +99,7 @@ class UnfinishedShard(NamedTuple):
 
 
 class Sink(Protocol):
-    """An output, which gets the results of a run in any order."""
+    """An output, which receives the results of a run in any order."""
 
     @property
     def records_broken_shards(self) -> bool:
@@ -107,27 +107,27 @@ class Sink(Protocol):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Counts of all results in the output, those of earlier runs included."""
+        """Counts of all results in the output, including those of earlier runs."""
 
     def is_full(self, memory: int) -> bool:
-        """Whether reading should pause, because too many results wait for earlier ones.
+        """Whether reading should pause, because too many results wait for an earlier one.
 
-        `memory` is the limit in bytes for everything in flight.
+        `memory` is the limit in bytes for all segments in flight.
         """
 
     def remaining(self) -> Iterator[UnfinishedShard]: ...
 
     def begin(self) -> None:
-        """Begin to write: from now on the output of an earlier run may be replaced."""
+        """Start writing: from now on, the output of an earlier run may be replaced."""
 
     def add(self, number: int, results: Sequence[Result]) -> list[Result]:
         """Write results of a shard; returns those that are new."""
 
     def end(self, number: int, records: int) -> None:
-        """Note that a shard was read to its end, with this number of records."""
+        """Note that a shard has been read completely, with this number of records."""
 
     def fail(self, number: int, reason: str) -> None:
-        """Record that a shard cannot be read to its end."""
+        """Note that a shard cannot be read to its end."""
 
     def __enter__(self) -> Self: ...
 
@@ -139,7 +139,7 @@ class Writable(Protocol):
 
 
 class OrderedSink:
-    """Emits results in order, as soon as it is their turn."""
+    """Emits results in input order, each as soon as all earlier ones are there."""
 
     records_broken_shards = False
 
@@ -157,7 +157,7 @@ class OrderedSink:
 
     @property
     def waiting(self) -> int:
-        """Results that wait for an earlier one."""
+        """Number of results that wait for an earlier one."""
         return len(self._waiting)
 
     def is_full(self, memory: int) -> bool:
@@ -218,7 +218,7 @@ class StreamSink(OrderedSink):
 
 
 class QueueSink(OrderedSink):
-    """A queue, for a caller that takes results as they are, and not their text."""
+    """A queue, for a caller that takes results as objects instead of text."""
 
     def __init__(self, shard: Shard) -> None:
         self.queue: deque[Result] = deque()
@@ -229,9 +229,9 @@ class QueueSink(OrderedSink):
 
 
 class MatrixWriter:
-    """Writes arrays into a folder beside the .npz file, and packs them when the run is finished.
+    """Writes arrays to a folder beside the .npz file, and packs them when the run is finished.
 
-    So a run can be resumed; an .npz file that was not closed could not be read.
+    So the run can be resumed: an .npz file that was not closed would be unreadable.
     """
 
     def __init__(self, path: str) -> None:
@@ -264,7 +264,7 @@ class MatrixWriter:
         replace_file(temporary, self.path)
 
     def clean(self) -> None:
-        """Remove the folder, when the run will not be resumed."""
+        """Remove the folder; the run can then not be resumed."""
         shutil.rmtree(self._parts, ignore_errors=True)
 
     def _part(self, index: int) -> str:

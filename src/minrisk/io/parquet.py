@@ -1,6 +1,6 @@
 """Parquet files (`minrisk[parquet]`), whose columns are the fields of JSON lines.
 
-Read and written here; other modules see lines.
+Other modules only see lines.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from minrisk.io.files import Input, as_input_error, open_file
 from minrisk.io.records import error_location
 
 TEXTS = frozenset({"samples", "hypotheses", "references", "source", "prompt"})
-_ROWS = 64  # read at a time; a row may hold thousands of samples
-_ROW_GROUP = 1 << 24  # characters of JSON that are written at a time
+_ROWS = 64  # rows per read; a row may hold thousands of samples
+_ROW_GROUP = 1 << 24  # characters of JSON per row group
 
 
 def is_parquet(path: str) -> bool:
@@ -63,8 +63,8 @@ class ParquetInput(Input):
 
 
 def _plain(value: Any, column: str) -> Any:
-    """The value with bytes, which Spark and Impala write, decoded to text."""
-    if isinstance(value, list | tuple):  # a map has pairs
+    """The value, with bytes (as written by Spark and Impala) decoded to text."""
+    if isinstance(value, list | tuple):  # a map is a list of pairs
         return [_plain(item, column) for item in value]
     if isinstance(value, dict):
         return {name: _plain(item, column) for name, item in value.items()}
@@ -86,9 +86,9 @@ def _decoded(value: bytes, column: str) -> str:
 
 
 def write_parquet(path: str, lines: Callable[[], Iterable[str]]) -> None:
-    """Write JSON lines as rows; `lines` is called twice, first for the types of the columns.
+    """Write JSON lines as rows; `lines` is called twice, first to infer the types of the columns.
 
-    A column whose values have no common type has texts, in which other values are JSON.
+    A column without a common type becomes text, with non-text values as JSON.
     """
     pyarrow, parquet = _pyarrow()
     types: dict[str, Any] = {}
@@ -104,14 +104,14 @@ def write_parquet(path: str, lines: Callable[[], Iterable[str]]) -> None:
 
 
 def check_parquet() -> None:
-    """Raise MissingExtra where Parquet can be neither read nor written."""
+    """Raise MissingExtra if the package for Parquet is missing."""
     _pyarrow()
 
 
 def _batches(lines: Iterable[str]) -> Iterator[list[dict[str, Any]]]:
     rows, size = list[dict[str, Any]](), 0
     for line in chain.from_iterable(text.split("\n") for text in lines):
-        if line:  # UTF-8 cannot express a lone surrogate
+        if line:  # lone surrogates, which UTF-8 cannot encode, are replaced
             rows.append(json.loads(line.encode("utf-8", "replace")))
             size += len(line)
         if size > _ROW_GROUP:

@@ -1,6 +1,6 @@
-"""What operating systems differ in: locks of files, and the peak of memory.
+"""Differences between operating systems: file locks, and peak memory.
 
-Their modules are imported when they are used, because no system has all of them.
+Modules are imported on use, because no system has all of them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
-# Windows locks bytes, and nobody else can read them: one that is far behind what is written, and
-# still within the 32 bits of its C library.
+# Windows locks bytes, which others then cannot read: this one is far beyond the content, and within
+# the 32-bit offsets of the C library
 _LOCKED_BYTE = 2**31 - 2
 
 
 def try_lock(descriptor: int) -> bool:
-    """Lock an open file, unless another process has locked it; whether this process has the lock.
+    """Try to lock an open file; returns whether this process has the lock.
 
-    The lock ends when the file is closed. A system without locks gives it to everyone.
+    The lock ends when the file is closed. On systems without locks, every attempt succeeds.
     """
     try:
         _lock()(descriptor)
@@ -31,7 +31,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def peak_bytes() -> int | None:
-    """The most memory that this process had at a time; None where the system does not say."""
+    """The peak memory of this process; None if the system does not report it."""
     try:
         resource: Any = import_module("resource")
     except ImportError:

@@ -1,10 +1,9 @@
-"""Prompts: plain text with one source a line, or JSON lines.
+"""Prompts: plain text with one source per line, or JSON lines.
 
     {"id"?, "source" | "prompt" | "messages": ..., ...}
 
-The model is given the prompt, or the messages of a chat with "role" and "content", or else the
-source; a source besides a prompt is for metrics that need it. Other fields are copied to the
-output.
+The model gets the prompt, or the messages of a chat with "role" and "content", or else the source.
+A source beside a prompt is for metrics that need it. Other fields are copied to the output.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class PromptReader:
         return self.parse_fields(fields, record)
 
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
-        """The record with the prompt that these fields of a JSON line hold."""
+        """The record with the prompt from the fields of a JSON line."""
         found: dict[str, Any] = {"fields": {key: value
                                             for key, value in without_choice(fields).items()
                                             if key not in _OUTPUT_FIELDS and value is not None}}
@@ -70,7 +69,7 @@ class PromptReader:
 
 
 def is_source(record: Record) -> bool:
-    """Whether the model is given a source without prompt or messages."""
+    """Whether the model gets a source, without a prompt or messages."""
     return "prompt" not in record.fields and "messages" not in record.fields
 
 
@@ -91,7 +90,7 @@ def _prompt(fields: dict[str, Any]) -> str | list[dict[str, Any]]:
 
 
 def checked_messages(found: Any) -> list[dict[str, Any]]:
-    """The messages of a chat; only their roles are checked."""
+    """The messages of a chat, with only their roles checked."""
     def is_message(message: Any) -> bool:
         return isinstance(message, dict) and isinstance(message.get("role"), str)
 

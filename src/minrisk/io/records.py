@@ -1,4 +1,4 @@
-"""One record on its way from the input to the output."""
+"""Records, from the input to the output."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from minrisk._core.weights import checked_texts, weights_from_logprobs
 from minrisk.io.files import Input
 
 R = TypeVar("R", bound="Record")
-Failure = dict[str, Any]  # file, line, id and reason, as .errors.jsonl has them
+Failure = dict[str, Any]  # file, line, id and reason, as in .errors.jsonl
 
 
 @dataclass(frozen=True)
 class Weighting:
-    """The method that weights the references."""
+    """How references are weighted."""
 
     by: Literal["auto", "uniform", "logprobs", "length-normalised"] = "auto"
     temperature: float = 1.0  # divisor of log-probabilities
@@ -38,10 +38,10 @@ class Weighting:
     def of(self, logprobs: Sequence[float], texts: Sequence[str],
            lengths: Sequence[float] | None = None,
            counts: Sequence[int] | None = None) -> Floats:
-        """Weights from log-probabilities; without lengths in tokens, those in characters."""
+        """Weights from log-probabilities; lengths default to those in characters."""
         if self.by != "length-normalised":
             lengths = None
-        else:  # an empty text has a log-probability too: that of its end
+        else:  # an empty text has length 1: its log-probability is that of its end
             lengths = [length or 1 for length in (
                 map(len, checked_texts(texts, "references")) if lengths is None else lengths)]
         return weights_from_logprobs(logprobs, texts, counts, lengths=lengths,
@@ -50,7 +50,7 @@ class Weighting:
     def of_columns(self, found: Mapping[str, Any], repeated: bool = True) -> Floats | None:
         """Weights of samples in columns; None if they are not weighted by log-probabilities.
 
-        A weight is that of one sample if texts are `repeated` by their counts, else that of a text.
+        Weights are per sample if texts are `repeated` by their counts, otherwise per text.
         """
         if not self.by_logprobs:
             return None
@@ -60,7 +60,7 @@ class Weighting:
                        found["counts"] if repeated else None)
 
     def or_uniform(self, found: Mapping[str, Any]) -> Weighting:
-        """This weighting; equal weights if it needs log-probabilities and the columns have none."""
+        """This weighting; uniform if it needs log-probabilities that the columns lack."""
         return UNIFORM if self.by_logprobs and "logprobs" not in found else self
 
 
@@ -69,7 +69,7 @@ AUTO, UNIFORM = Weighting(), Weighting("uniform")
 
 def segment_of(samples: Iterable[Sample], source: str | None, weighting: Weighting,
                index: int = 0, reference_samples: Iterable[Sample] | None = None) -> Segment:
-    """The segment of samples, which are the references too unless others are given."""
+    """The segment of samples; by default, they are also the references."""
     found = columns(samples)
     references, weights = None, None
     if reference_samples is None:
@@ -84,7 +84,7 @@ def segment_of(samples: Iterable[Sample], source: str | None, weighting: Weighti
 
 def segment_among(samples: Sequence[Sample], others: Iterable[Sample], source: str | None,
                   weighting: Weighting, index: int = 0) -> Segment:
-    """The segment of samples, among others that vote for no answer: these are blank references."""
+    """The segment of samples; others vote for no answer, represented by blank references."""
     dissent = [replace(other, text="") for other in others]
     segment = segment_of([*samples, *dissent], source, weighting, index)
     return segment.keep(np.arange(len(distinct(samples)))) if dissent else segment
@@ -92,39 +92,39 @@ def segment_among(samples: Sequence[Sample], others: Iterable[Sample], source: s
 
 @dataclass(slots=True)
 class RawRecord:
-    """A record as it was read; a worker parses it."""
+    """A record as read, to be parsed by a worker."""
 
-    index: int  # position among the records of its output; seeds its random stream
+    index: int  # position in its output; seeds its random stream
     file: str
     line: int
     content: Any  # the bytes of a line, or an object of the reader
     checksum: int
     as_json: bool = True  # whether the line is JSON, not plain text
-    shard: int = 0  # set where it is known: a reader reads one shard, whatever its number
+    shard: int = 0  # number of its shard; set by the run, for readers do not know it
 
 
 @dataclass(frozen=True)
 class Record:
     """A parsed record with the results of the stages so far, or with its error.
 
-    A run whose stages make something else has a subclass with a field for it.
+    Subclasses add fields for the results of further stages.
     """
 
     index: int
     id: Any
     file: str
     line: int
-    last_line: int | None = None  # if it has several
+    last_line: int | None = None  # if it spans several lines
     checksum: int = 0  # of its input
     shard: int = 0
-    fields: Mapping[str, Any] = field(default_factory=dict)  # passed on to the output
+    fields: Mapping[str, Any] = field(default_factory=dict)  # copied to the output
     prompt: Prompt | None = None
     samples: Sequence[Sample] | None = None
     reference_samples: Sequence[Sample] | None = None  # if references are sampled separately
     segment: Segment | None = None
     ranking: Ranking | None = None
-    scores: Floats | None = None  # (H, R), if they are to be kept
-    details: Mapping[str, Any] = field(default_factory=dict)  # the metric's, about the choice
+    scores: Floats | None = None  # (H, R), if requested
+    details: Mapping[str, Any] = field(default_factory=dict)  # about the choice, by the metric
     error: MinriskError | None = None
 
     @property
@@ -133,12 +133,12 @@ class Record:
 
     @classmethod
     def of(cls, raw: RawRecord, last_line: int | None = None) -> Self:
-        """A record with the position of a raw record, still without content."""
+        """A record with the position of a raw record, but without content."""
         return cls(raw.index, raw.index, raw.file, raw.line, last_line, raw.checksum, raw.shard)
 
     @property
     def message(self) -> str:
-        """Its error, after its position in the input."""
+        """Its error, prefixed by its position in the input."""
         return _reason_with_location(self.where, str(self.error))
 
     @property
@@ -148,7 +148,7 @@ class Record:
         return {"file": self.file, "line": self.line, "id": self.id, "reason": str(self.error)}
 
     def replace(self, **fields: Any) -> Self:
-        """The same record with other values of some fields; quicker than `dataclasses.replace`."""
+        """The same record with some fields changed; faster than `dataclasses.replace`."""
         assert fields.keys() <= vars(self).keys()
         made = object.__new__(type(self))
         vars(made).update(vars(self), **fields)
@@ -159,7 +159,7 @@ class Record:
         return kind(**vars(self) | fields)
 
     def failed(self, error: BaseException) -> Self:
-        """The same record with the reason why it has no result."""
+        """The same record with an error instead of a result."""
         if not isinstance(error, MinriskError):
             error = InputError(f"{type(error).__name__}: {error}")
         return self.replace(error=InputError(message_of(error)), segment=None, samples=None,
@@ -177,18 +177,18 @@ class Result:
     counts: Mapping[str, int] = field(default_factory=dict)
     failure: Failure | None = None
     scores: Floats | None = None
-    value: Any = None  # for a caller who takes objects instead of lines
+    value: Any = None  # for callers that take objects instead of lines
 
     @property
     def message(self) -> str:
-        """The reason of its failure, after its position in the input."""
+        """The reason of its failure, prefixed by its position in the input."""
         assert self.failure is not None
         where = location(self.failure["file"], self.failure["line"])
         return _reason_with_location(where, self.failure["reason"])
 
 
 class Reader(Protocol):
-    """Reads and parses the records of one output; it can be pickled and used on any machine."""
+    """Reads and parses the records of one output; it can be pickled and sent to any machine."""
 
     def open(self) -> list[Input]:
         """Open all files without reading them; raises an InputError if one does not exist."""
@@ -201,14 +201,14 @@ class Reader(Protocol):
 
 
 class ShardedReader(Reader, Protocol):
-    """A reader of all input files of a run, whose output may be a folder with a file for each."""
+    """A reader of all input files of a run, which can be split into one shard per file."""
 
     def shards(self) -> Sequence[Reader]:
         """A reader of each input file."""
 
 
 def location(file: str, line: int, last: int | None = None) -> str:
-    """The position of a record, for messages; without a file it has no line."""
+    """The position of a record, for messages; line 0 means that it has none."""
     if not line:
         return file
     return f"{file}:{line}" + (f"-{last}" if last is not None and last > line else "")
@@ -219,7 +219,7 @@ def _reason_with_location(where: str, reason: str) -> str:
 
 
 def checksum(*contents: bytes) -> int:
-    """The checksum of the contents, and of where each of them begins."""
+    """The checksum of the contents and of the boundaries between them."""
     found = 0
     for number, content in enumerate(contents):
         length = b"%d:" % len(content) if number else b""
@@ -229,7 +229,7 @@ def checksum(*contents: bytes) -> int:
 
 @contextmanager
 def error_location(where: str) -> Iterator[None]:
-    """Put the position in the input before the messages of errors."""
+    """Prefix errors with the position in the input."""
     try:
         yield
     except InputError as error:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from minrisk._core.errors import InputError, MinriskError, MissingExtra, needs_extra
 
-# without a password the part before an @ may be public (an Azure container), but not in http
+# without a password, the part before an @ may be public (an Azure container), except in http
 _USER = re.compile(r"(\bhttps?://|://(?=[^/?\s]*:))([^/?\s]+@)")
 _QUERY = re.compile(r"(?<=\?)[^\s'\"]+")
 
@@ -20,12 +20,12 @@ def is_url(path: str) -> bool:
 
 
 def redact_url(path: str) -> str:
-    """A path for messages: a URL without password and query, which may be secret."""
+    """A path for messages: URLs lose password and query, which may be secret."""
     return _QUERY.sub("***", _USER.sub(r"\1", path)) if is_url(path) else path
 
 
 def redact(text: str, url: str) -> str:
-    """A message of a library without the secrets of the URL."""
+    """A library's message without the secrets of the URL."""
     text = redact_url(text)
     for secret in filter(None, _secrets(url)):
         text = text.replace(secret, "***")
@@ -67,15 +67,15 @@ def exists(url: str) -> bool:
 
 
 def matches(pattern: str) -> list[str]:
-    """The URLs of the files that a pattern matches, in order."""
+    """The URLs of the files that a pattern matches, sorted."""
     files, place = system(pattern)
-    before = pattern.removesuffix(place)  # protocol and host, which the path may lack
+    before = pattern.removesuffix(place)  # protocol and host, which results may lack
     return [before + found if before != pattern else files.unstrip_protocol(found)
             for found in sorted(files.glob(place)) if files.isfile(found)]
 
 
 def as_minrisk_error(verb: str, path: str, error: Exception) -> MinriskError:
-    """The error of an fsspec package: it may be missing, and has its own exceptions."""
+    """The error for an exception of an fsspec package, which has its own types, or is missing."""
     if isinstance(error, MinriskError):
         return error
     if isinstance(error, ImportError):
@@ -88,9 +88,9 @@ def as_minrisk_error(verb: str, path: str, error: Exception) -> MinriskError:
 
 
 def reason_of(error: OSError) -> str:
-    """The reason of a failure; fsspec's FileNotFoundError may only repeat the URL."""
+    """The reason of a failure; fsspec's FileNotFoundError itself may only repeat the URL."""
     cause = error.__cause__
-    if (status := getattr(cause, "status", None)) is not None:  # of a response
+    if (status := getattr(cause, "status", None)) is not None:  # an HTTP response
         return f"the server answered {status} {getattr(cause, 'message', '')}".rstrip()
     if cause is not None:
         return str(cause) or type(cause).__name__

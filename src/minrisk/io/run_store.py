@@ -1,13 +1,12 @@
-"""The sink for files and folders: a run that is interrupted can be resumed.
+"""The sink for files and folders, from which an interrupted run can be resumed.
 
     NAME              a finished shard, or the output if it is a single file
     .manifest.json    settings, inputs and finished shards; NAME.run.json beside a single file
-    .errors.jsonl     the failed segments with file, line, id and reason (in a folder only)
+    .errors.jsonl     failed segments with file, line, id and reason (in a folder only)
     .minrisk/         during a run: a lock, a journal with the results of each unfinished shard,
                       and a journal of the finished shards
 
-Failed segments are tried again when the run is resumed; until then the journal of their shard
-stays.
+A resumed run retries failed segments; until then, the journal of their shard is kept.
 """
 
 from __future__ import annotations
@@ -37,34 +36,34 @@ from minrisk.io.remote import redact_url
 from minrisk.io.store import LOCK, Store, another_run, file_store, folder_store, locked
 
 _RUN = re.compile(r"[0-9a-f]{32}")
-_OWN = re.compile(rf"{_RUN.pattern}(\..+)?$|{re.escape(ERRORS)}")  # in the working folder
+_OWN = re.compile(rf"{_RUN.pattern}(\..+)?$|{re.escape(ERRORS)}")  # files in the working folder
 _GROWTH = 1.1  # a file is uploaded again after it has grown by 10%: O(n) traffic in total
 _FINISHED = "finished"
 
 
 class Status(Enum):
-    """How far a shard is."""
+    """The progress of a shard."""
 
-    UNFINISHED = auto()  # some of its records have no result
-    RETRIED = auto()  # an earlier run finished it; its failed records are tried again
-    FAILED = auto()  # this run finished it, with failures: the next run tries these again
-    WHOLE = auto()  # finished, and nothing failed
+    UNFINISHED = auto()  # some of its records have no result yet
+    RETRIED = auto()  # finished by an earlier run; this run retries its failed records
+    FAILED = auto()  # finished by this run, with failures for the next run to retry
+    WHOLE = auto()  # finished without failures
 
 
 @dataclass
 class ShardState:
-    """A shard of the output, and what is known of it."""
+    """A shard of the output, with its state."""
 
     shard: Shard
     status: Status = Status.UNFINISHED
-    counts: dict[str, int] = field(default_factory=dict)  # of its file, with the size, if finished
-    partial: PartialShard | None = None  # its results, until it is whole
-    records: int | None = None  # once it was read to its end
-    broken: Failure | None = None  # why it cannot be read to its end
+    counts: dict[str, int] = field(default_factory=dict)  # of its file, with its size; if finished
+    partial: PartialShard | None = None  # its results until it is whole
+    records: int | None = None  # number of records; known once it has been read
+    broken: Failure | None = None  # the error that ended reading
 
     @property
     def is_open(self) -> bool:
-        """Whether results are wanted; what failed in this run is not tried again in it."""
+        """Whether results are missing; failures of this run are not retried by it."""
         return self.status in (Status.UNFINISHED, Status.RETRIED)
 
     @property
@@ -73,7 +72,7 @@ class ShardState:
 
 
 class RunStore:
-    """A sink that keeps results in journals, and writes a shard when it is complete."""
+    """A sink that stores results in journals, and writes each shard when it is complete."""
 
     def __init__(self, store: Store, shards: Sequence[Shard], settings: Mapping[str, Any], *,
                  format: OutputFormat = JSON_LINES, header: str = "",
@@ -82,7 +81,7 @@ class RunStore:
                  matrix_of: Callable[[Shard], MatrixWriter] | None = None) -> None:
         self.store = store
         self._states = [*map(ShardState, shards)]
-        self._settings = json.loads(json.dumps(dict(settings), default=str))  # as it is read
+        self._settings = json.loads(json.dumps(dict(settings), default=str))  # as in the manifest
         self._format, self._header = format, header
         self._manifest = manifest
         self._errors = errors
@@ -90,11 +89,11 @@ class RunStore:
         self._overwrite = overwrite
         self._matrix_of = matrix_of
         self._run = self._writer = uuid4().hex
-        self._saved = 0  # finished shards in the manifest
-        self._unsaved = 0  # those since it was written
-        self._copied = 0  # bytes of .errors.jsonl at the URL
+        self._saved = 0  # number of finished shards in the manifest
+        self._unsaved = 0  # number of shards finished since it was written
+        self._copied = 0  # bytes of .errors.jsonl uploaded to the URL
         self.counts: Counter[str] = Counter()
-        self.retried = 0  # segments that failed in an earlier run
+        self.retried = 0  # number of segments that failed in an earlier run
         self._last_written: PartialShard | None = None
         self._is_new = True
         self._is_renamed = False  # the manifest has its old name
@@ -144,7 +143,7 @@ class RunStore:
                 self._close()
 
     def begin(self) -> None:
-        """Take over the output: from here on files of earlier runs may be replaced."""
+        """Take over the output: from now on, files of earlier runs may be replaced."""
         self._has_begun = True
         self._clean(keep=(self._run, os.path.basename(self._finished_journal.path)))
         self._claim()
@@ -173,7 +172,7 @@ class RunStore:
             for result in fresh:
                 if result.scores is not None:
                     self._matrix_of(state.shard).add(result.index, result.scores)
-        self._write(partial, fresh)  # after its matrix: what is in the journal is not done again
+        self._write(partial, fresh)  # after the matrices: results in the journal are not redone
         failures = [r.failure for r in fresh if r.failure is not None]
         self.counts["segments"] += len(fresh)
         self.counts["failed"] += len(failures)
@@ -216,20 +215,20 @@ class RunStore:
             self._load_state(state, finished, sizes)
 
     def _read_manifest(self) -> bytes | None:
-        """The manifest, also under the name that it had in earlier versions."""
+        """The manifest; also found under its name in earlier versions."""
         content = self.store.read(self._manifest)
         if content is None and self._manifest == MANIFEST:
             content = self.store.read(OLD_MANIFEST)
-            if content is not None and b'"finished"' not in content:  # it is of something else
+            if content is not None and b'"finished"' not in content:  # the user's own file
                 content = None
             self._is_renamed = content is not None
         return content
 
     def _was_removed(self, manifest: bytes) -> bool:
-        """Whether an earlier run was finished and all of its shards were removed since.
+        """Whether an earlier run was finished and all of its shards have been removed since.
 
-        Then a new run replaces nothing; results of an unfinished run, or of one with failed
-        segments, would be lost.
+        Then a new run replaces nothing; otherwise results of an unfinished run, or of one with
+        failed segments, could be lost.
         """
         try:
             finished = json.loads(manifest)[_FINISHED].keys()
@@ -240,7 +239,7 @@ class RunStore:
 
     def _load_state(self, state: ShardState, finished: Mapping[str, dict[str, int]],
                     sizes: Mapping[str, int]) -> None:
-        """The state that the earlier run left; a shard that was removed since is made again."""
+        """Restore the state of a shard from an earlier run; shards removed since are made again."""
         name = state.shard.name
         if name in finished and name in sizes:
             state.counts = finished[name]
@@ -276,7 +275,7 @@ class RunStore:
                                      there=there))
 
     def _load_manifest(self, content: bytes) -> dict[str, dict[str, int]]:
-        """Go on with the run of this manifest; returns the counts of its finished shards."""
+        """Resume the run of this manifest; returns the counts of its finished shards."""
         try:
             found = json.loads(content)
             run, before = found["run"], dict(found["settings"])
@@ -302,9 +301,9 @@ class RunStore:
         return state.partial
 
     def _write(self, partial: PartialShard, results: Sequence[Result]) -> None:
-        """Write results to their journal, and close that of the shard before.
+        """Write results to the journal of their shard, and close the previous shard's.
 
-        There may be more journals than a process may have open files.
+        There may be more journals than a process may open at once.
         """
         if self._last_written and self._last_written is not partial:
             self._last_written.close()
@@ -314,10 +313,10 @@ class RunStore:
             self.counts.update(result.counts)
 
     def _finish_if_complete(self, state: ShardState) -> None:
-        """Write the file of a shard whose records all have a result, or have failed."""
+        """Write the file of a shard if all its records have a result or an error."""
         if state.segments != state.records or not state.is_open:
             return
-        shard, partial = state.shard, self._partial(state)  # also for a shard without segments
+        shard, partial = state.shard, self._partial(state)  # exists even without segments
         temporary = self._temporary()
         self._format.named(shard.name).write(temporary, shard.name, partial.texts, self._header)
         self._check_writer()
@@ -329,7 +328,7 @@ class RunStore:
         state.status = Status.FAILED if partial.failures else Status.WHOLE
         self._note_finished(state)
         if state.status is Status.FAILED:
-            return  # the other results stay for a resumed run
+            return  # keep the journal, so that a resumed run only repeats failed records
         if self._matrix_of:
             self._matrix_of(shard).clean()
         partial.remove()
@@ -338,14 +337,14 @@ class RunStore:
     def _note_finished(self, state: ShardState) -> None:
         with closing(self._finished_journal) as journal:
             journal.append({"shard": state.shard.name, "counts": state.counts})
-        if self.store.writer:  # in case the journal on this machine is lost
+        if self.store.writer:  # for a remote output, in case the local journal is lost
             self._copy_errors()
             self._unsaved += 1
             if self._saved + self._unsaved >= _GROWTH * self._saved:
                 self._save()
 
     def _claim(self) -> None:
-        """Write the identity of this run, for runs on other machines: the lock is local."""
+        """Write the identity of this run for runs on other machines, because the lock is local."""
         if self.store.writer:
             self._put(self.store.writer, self._writer)
 
@@ -414,12 +413,12 @@ class RunStore:
         if self._is_empty or self._is_whole:
             self._clean()
         if self.store.writer:
-            with suppress(MinriskError):  # some stores allow writing, but not removing
+            with suppress(MinriskError):  # some stores allow writing but not removing
                 self.store.remove(self.store.writer)
 
     @property
     def _is_left_unclosed(self) -> bool:
-        """Whether an earlier run finished every shard, and was ended before it was closed."""
+        """Whether an earlier run finished all shards but was killed before closing the output."""
         return (not self._is_new and self._is_whole
                 and os.listdir(self.store.work) != [LOCK])
 
@@ -433,7 +432,7 @@ class RunStore:
         return self._is_new and not any(state.counts or state.segments for state in self._states)
 
     def _clean(self, keep: Sequence[str] = ()) -> None:
-        """Remove the journals of this run, and of earlier runs that cannot be resumed any more."""
+        """Remove the journals of this run, and of earlier runs that can no longer be resumed."""
         for name in os.listdir(self.store.work):
             path = os.path.join(self.store.work, name)
             if name == LOCK or name in keep or not _OWN.match(name):
@@ -465,7 +464,7 @@ def _checked_counts(found: Any) -> dict[str, int]:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The settings that differ, for messages."""
+    """Descriptions of the settings that differ, for messages."""
     return [f"{key} was {before.get(key)}, is {now.get(key)}"
             for key in {**before, **now} if before.get(key) != now.get(key)]
 

@@ -1,19 +1,17 @@
-"""JSON lines: one segment a line, any number of samples in each.
+"""JSON lines: one segment per line, with any number of samples.
 
     {"id"?, "source"?, "samples" | "hypotheses": [...], "counts"?: [...], "references"?: [...],
      "weights"? | "logprobs"?: [...], "lengths"?: [...], "outcomes"?: [...], ...}
 
 A sample with a count of k stands for k equal samples. Weights, log-probabilities and lengths (in
-tokens) belong to the references, which are the samples themselves unless given; then those of the
-samples are "sample_logprobs" and "sample_lengths". A weight is that of one sample, so a count of k
-multiplies it by k; a log-probability is that of a distinct text, and does not depend on its count.
-References may have both weights (their counts) and log-probabilities; the weighting says which of
-them count.
+tokens) belong to the references. These default to the samples; if there are separate ones, the
+samples' own values are "sample_logprobs" and "sample_lengths". A weight applies to one sample, so a
+count of k multiplies it by k; a log-probability belongs to a distinct text, whatever its count.
+References may have both weights (their counts) and log-probabilities; the weighting selects one.
 Outcomes are what each sample printed or returned when its user executed it, for metrics that
-compare them. Other fields are copied to the output. Fields that are null are ignored, and blank
-lines are skipped.
+compare them. Other fields are copied to the output. Null fields are ignored, blank lines skipped.
 
-A `ReferenceFile` has references of one segment: JSON lines, Parquet, or text with one a line.
+A `ReferenceFile` has references of one segment: JSON lines, Parquet, or text with one per line.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ SAMPLE_FIELDS = frozenset({"samples", "hypotheses", "counts", "weights", "logpro
                            "sample_logprobs", "sample_lengths"})
 KNOWN_FIELDS = SAMPLE_FIELDS | {"id", "source", "references", "uncompared"}
 
-# what an output says of the choice of each segment
+# fields that `decode` writes about the choice in each segment
 _CHOICE = frozenset({"text", "index", "utility"})
 _OF_CHOICE = _CHOICE | {"abstained", "nbest", "utilities", "pairs", "confidence", "uncertainty",
                         "votes", "judge_usage"}
@@ -60,9 +58,9 @@ class SampleReader:
 
     files: tuple[InputFile, ...]
     weighting: Weighting = AUTO
-    oracle: str | None = None  # the field with human references, which have equal weights
+    oracle: str | None = None  # the field with human references, which are weighted equally
     ids: Ids = field(default_factory=lambda: Ids(), compare=False, repr=False)
-    is_vote: bool = False  # so that samples that are no candidates vote for no answer
+    is_vote: bool = False  # samples that are not candidates count as votes for no answer
 
     def open(self) -> list[Input]:
         return [file.open() for file in self.files]
@@ -87,7 +85,7 @@ class SampleReader:
         return self.parse_fields(fields, record)
 
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
-        """A record from the fields of a line."""
+        """The record with the segment from the fields of a line."""
         found: dict[str, Any] = {"fields": {key: value
                                             for key, value in without_choice(fields).items()
                                             if key not in KNOWN_FIELDS}}
@@ -101,7 +99,7 @@ class SampleReader:
         return record.replace(**found)
 
     def _candidates(self, fields: dict[str, Any], index: int) -> Segment:
-        """The segment of the samples that were candidates where the record was written."""
+        """The segment of the samples that were candidates when the record was written."""
         rows, dissent = candidate_rows(fields), _number_uncompared(fields)
         if rows is None:
             segment = self._segment(fields, index)
@@ -120,7 +118,7 @@ class SampleReader:
         weights = (self._weights(fields, hypotheses, counts) if references is None
                    else self._weights(fields, references))
         own = {} if self.weighting.by == "uniform" else fields
-        of_samples = "" if references is None else "sample_"  # other names are of the references
+        of_samples = "" if references is None else "sample_"  # otherwise they are the references'
         return Segment(hypotheses, references, source_of(fields), weights, index, counts,
                        _numbers(own, f"{of_samples}logprobs"),
                        _numbers(own, f"{of_samples}lengths"), outcomes)
@@ -130,7 +128,7 @@ class SampleReader:
         if self.weighting.by == "uniform":
             return None
         weights, of_samples = _numbers(fields, "weights"), fields.get("references") is None
-        # checked also if they are not used: a wrong length means misaligned samples
+        # checked even if unused: a wrong length means misaligned samples
         of = "hypothesis" if of_samples else "reference"
         logprobs, lengths = (_aligned(fields, name, len(texts), of)
                              for name in ("logprobs", "lengths"))
@@ -139,7 +137,7 @@ class SampleReader:
         if weights is not None and logprobs is not None and of_samples:
             raise InputError("found both weights and logprobs of the samples, wanted one of them")
         if self.weighting.by == "auto":
-            # samples that were counted were drawn by the model: nobody expects them to be weighted
+            # no warning with counts: such samples were drawn, so uniform weights are expected
             if logprobs is not None and weights is None and counts is None:
                 warn(UNUSED_LOGPROBS)
             return weights
@@ -149,9 +147,9 @@ class SampleReader:
 
 
 def without_choice(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields without what an earlier run said of its choice, which is not true of another.
+    """The fields without those that an earlier run wrote about its choice.
 
-    A field of such a name that does not stand beside a choice is the user's own.
+    Fields with such names in a record without a choice are the user's own.
     """
     if not _is_choice(fields):
         return fields
@@ -164,8 +162,8 @@ def _is_choice(fields: dict[str, Any]) -> bool:
 
 
 def candidate_rows(fields: Mapping[str, Any]) -> list[int] | None:
-    """The places of the samples that `minrisk answer` compared, if this is a line of its output and
-    some were dropped: those that are finished, or all. None for other records.
+    """The indices of the samples that `minrisk answer` compared, if its output says that some were
+    dropped: the finished ones, or all. None for other records.
     """
     samples, counts = fields.get("samples"), fields.get("counts")
     drawn, dropped = fields.get("drawn"), fields.get("dropped")
@@ -182,7 +180,7 @@ def candidate_rows(fields: Mapping[str, Any]) -> list[int] | None:
 
 
 def only_rows(fields: Mapping[str, Any], rows: Sequence[int]) -> dict[str, Any]:
-    """The fields with the values of these samples only."""
+    """The fields with values for these samples only."""
     count = len(fields["samples"])
     of_references = {*REFERENCE_COLUMNS, "weights"} if fields.get("references") is not None else ()
     return {**fields, **{name: [fields[name][row] for row in rows]
@@ -199,7 +197,7 @@ def _number_uncompared(fields: Mapping[str, Any]) -> int:
 
 
 def _with_dissent(segment: Segment, count: int) -> Segment:
-    """The segment with so many samples that vote for no answer: these are blank references."""
+    """The segment with `count` votes for no answer, represented by blank references."""
     columns = segment.self_columns
     if not count or columns is None or segment.outcomes is not None:
         return segment
@@ -213,7 +211,7 @@ def _with_dissent(segment: Segment, count: int) -> Segment:
 
 
 def parse(text: str, advice: str) -> dict[str, Any]:
-    """The fields of a JSON line; `advice` is for plain text."""
+    """The fields of a JSON line; `advice` is for errors, in case it is plain text."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -226,9 +224,9 @@ def parse(text: str, advice: str) -> dict[str, Any]:
 
 
 def output_texts(path: str) -> list[str]:
-    """The output of a system: a line of text per segment, or JSON lines as `decode` writes them.
+    """The output of a system, as plain text with one line per segment or as JSON lines of `decode`.
 
-    A segment without a text, which failed or abstained, has an empty one.
+    Segments without a text, which failed or abstained, have an empty one.
     """
     source = InputFile.at(path).open()
     lines = list(source.texts())
@@ -239,7 +237,7 @@ def output_texts(path: str) -> list[str]:
 
 
 def _is_result(line: str) -> bool:
-    """Whether it is no plain text, which may begin with a brace too."""
+    """Whether a line is a result in JSON; plain text may start with a brace, too."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -261,9 +259,9 @@ def _output_text(line: str, where: str) -> str:
 
 @dataclass
 class Ids:
-    """The ids of records; those without one have their number, which may be the id of another."""
+    """The ids of records; those without one get their position, with a warning if it may clash."""
 
-    _given: set[bool] = field(default_factory=set)  # whether numbers were given
+    _given: set[bool] = field(default_factory=set)  # whether ids were given, for other than texts
 
     def of(self, fields: dict[str, Any], index: int) -> str | int | float:
         found = fields.get("id")
@@ -290,7 +288,7 @@ def source_of(fields: dict[str, Any]) -> str | None:
 
 
 def columns_of(segment: Segment) -> dict[str, Any]:
-    """The fields of a JSON line that hold a segment."""
+    """The fields of a JSON line for a segment."""
     found: dict[str, Any] = {"samples": list(segment.hypotheses),
                              "counts": segment.counts.tolist()}
     of_samples = "" if segment.self_columns is not None else "sample_"
@@ -324,7 +322,7 @@ def _hypotheses(fields: dict[str, Any]) -> list[Any]:
 
 
 def references_of(fields: dict[str, Any]) -> tuple[list[Any], list[Any] | None, list[int] | None]:
-    """The references of a line, or else its samples, with their weights and counts."""
+    """The references of a line, or else its samples, with weights and counts."""
     references = _list(fields, "references")
     if references is not None:
         return references, _numbers(fields, "weights"), None
@@ -348,14 +346,14 @@ def _list(fields: dict[str, Any], name: str) -> list[Any] | None:
 def _numbers(fields: dict[str, Any], name: str) -> list[Any] | None:
     found = _list(fields, name)
     for value in found or ():
-        # NumPy would take booleans and the digits of a string for numbers
+        # NumPy would convert booleans and numeric strings to numbers
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InputError(f"found {show(value)} in {name}, wanted numbers")
     return found
 
 
 def _aligned(fields: dict[str, Any], name: str, count: int, of: str) -> list[Any] | None:
-    """The numbers of a field that must have one for each sample or reference."""
+    """The numbers of a field, which needs one for each sample or reference."""
     found = _numbers(fields, name)
     if found is not None:
         checked_numbers(found, count, name, of)
@@ -363,7 +361,7 @@ def _aligned(fields: dict[str, Any], name: str, count: int, of: str) -> list[Any
 
 
 def _outcomes(fields: dict[str, Any]) -> list[str | None] | None:
-    """The outcomes as texts: values that are no texts as JSON writes them."""
+    """The outcomes as texts; other values become JSON."""
     found = _list(fields, "outcomes")
     if found is None:
         return None
@@ -382,26 +380,26 @@ def _written(outcome: Any) -> str:
 def show(value: object) -> str:
     try:
         shown = json.dumps(value, ensure_ascii=False)
-    except RecursionError:  # close to the limit that the parser has not reached
+    except RecursionError:  # nested nearly too deeply for the parser
         return "a value that is nested too deeply"
-    except (TypeError, ValueError):  # an object of Python, which no line holds
+    except (TypeError, ValueError):  # a Python object that JSON cannot represent
         return brief(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
 @dataclass(frozen=True)
 class ReferenceFile:
-    """A file with references of one segment, which the worker that needs it reads in blocks.
+    """A file with references of one segment; the worker that uses it reads it in blocks.
 
-    The format is that of `minrisk rank`: plain text with one reference a line, JSON lines with
+    The format is that of `minrisk rank`: plain text with one reference per line, JSON lines with
     "references" or "samples" (and "weights" or "counts"), or Parquet; it may be compressed.
 
     Args:
         path: path or URL of the file; "-" is standard input.
-        given: the path that messages show, if it is another one.
+        given: the path to show in messages, if it differs.
 
     Raises:
-        InputError: when it is read, if it cannot be read or has another format.
+        InputError: when the file is read, if it is unreadable or has another format.
 
     >>> import minrisk, tempfile
     >>> with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
@@ -431,7 +429,7 @@ def _from_text(source: Input, lines: Iterator[bytes]) -> Iterator[References]:
 
 
 def _from_json(source: Input, lines: Iterator[bytes]) -> Iterator[References]:
-    """The references of all lines together, so that the output of `minrisk sample` can be read."""
+    """The references of all lines, so that outputs of `minrisk sample` can be used."""
     for line in filter(bytes.strip, lines):
         text = source.text(line)
         with error_location(source.where):

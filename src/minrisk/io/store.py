@@ -1,7 +1,7 @@
 """Storage of outputs: a local folder, or a URL.
 
-Object stores cannot append, rename or lock: only whole files are written to a URL, and unfinished
-results are in a working folder on this machine.
+Object stores cannot append, rename or lock, so only whole files are written to a URL; unfinished
+results are kept in a working folder on this machine.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from minrisk.io.platform import try_lock
 
 _LOCAL_SCHEME = "file://"
 LOCK = "lock"
-_MAX_SINGLE_REQUESTS = 8  # for more files, the whole folder is listed instead
+_MAX_SINGLE_REQUESTS = 8  # for more files, the whole folder is listed
 
 
 class Store(Protocol):
-    """A folder whose files appear whole or not at all."""
+    """A folder whose files are written atomically."""
 
     name: str  # for messages
-    work: str  # the local working folder, for unfinished results
-    writer: str | None  # name of the file with the identity of the writer; None if a lock does it
+    work: str  # local working folder for unfinished results
+    writer: str | None  # name of a file that identifies the writer; None if a lock suffices
 
     def location(self, name: str) -> str:
         """The path or URL of a file."""
 
     def sizes(self, names: Sequence[str]) -> dict[str, int]:
-        """The sizes in bytes of those files that exist."""
+        """The sizes in bytes of the files that exist."""
 
     def read(self, name: str) -> bytes | None:
         """The content of a file; None if it does not exist."""
@@ -45,7 +45,7 @@ class Store(Protocol):
         """Move a file from the working folder to its final name."""
 
     def copy(self, path: str, name: str) -> None:
-        """Copy a file that still grows in the working folder."""
+        """Copy a file that is still growing in the working folder."""
 
     def remove(self, name: str) -> None:
         """Remove a file, if it exists."""
@@ -147,7 +147,7 @@ class RemoteStore:
         with as_input_error("write", self.location(name)), open(path, "rb") as source:
             if folder := os.path.dirname(target):
                 self._system.makedirs(folder, exist_ok=True)
-            # a transaction makes the file visible when it is complete
+            # a transaction makes the file visible only when it is complete
             with self._system.transaction, self._system.open(target, "wb") as stream:
                 shutil.copyfileobj(source, stream)
 
@@ -157,7 +157,7 @@ class RemoteStore:
                 self._system.rm_file(self._path(name))
 
     def _path(self, name: str) -> str:
-        is_joined = not self._root or self._root.endswith("/")  # as at the root of a file system
+        is_joined = not self._root or self._root.endswith("/")  # such as the root of a file system
         return f"{self._root}{'' if is_joined else '/'}{name}"
 
 
@@ -188,9 +188,9 @@ def file_store(output: str, work: str | None) -> tuple[Store, str]:
 
 @contextmanager
 def locked(store: Store) -> Iterator[None]:
-    """Lock the working folder, so that no second run writes to the output.
+    """Lock the working folder, so that no other run writes to the output.
 
-    The lock ends with the process. Folders that stay empty are removed.
+    The lock ends with the process. Folders that were created but stay empty are removed.
     """
     if os.path.islink(store.work):
         raise InputError(f"{store.work} is a link; unfinished results are kept in a folder of "
@@ -223,13 +223,13 @@ def check_new(path: str, overwrite: bool) -> None:
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a text whole or not at all, compressed by the extension of the file."""
+    """Write a text file atomically, compressed according to its extension."""
     with _whole(path) as temporary, Output(temporary, name=path) as output:
         output.write(text)
 
 
 def write_whole(path: str, chunks: Iterable[bytes]) -> int:
-    """Write a file whole or not at all, also at a URL; returns the number of bytes."""
+    """Write a file atomically, also to a URL; returns the number of bytes."""
     with (_whole(path) as temporary, as_input_error("write", path),
           open(temporary, "wb") as output):
         return sum(map(output.write, chunks))
@@ -237,7 +237,7 @@ def write_whole(path: str, chunks: Iterable[bytes]) -> int:
 
 @contextmanager
 def _whole(path: str) -> Iterator[str]:
-    """A temporary file to write inside, which then gets its name."""
+    """A temporary file to write, which is then moved to its final name."""
     store, name = file_store(path, None)
     with locked(store):
         temporary = os.path.join(store.work, "file")
@@ -249,7 +249,7 @@ def _whole(path: str) -> Iterator[str]:
 
 
 def _has_lock(stream: BinaryIO, path: str) -> bool:
-    """Whether this process has the lock, and the file was not removed since it was opened."""
+    """Whether this process got the lock, and the file was not removed after it was opened."""
     try:
         return try_lock(stream.fileno()) and os.path.samestat(os.fstat(stream.fileno()),
                                                               os.stat(path))
@@ -286,7 +286,7 @@ def _make_folders(path: str) -> list[str]:
 
 def _remove_if_unused(folder: str, lock: str) -> None:
     if os.listdir(folder) == [LOCK]:
-        with suppress(PermissionError):  # Windows removes no open file: the next run uses it
+        with suppress(PermissionError):  # Windows cannot remove open files: the next run reuses it
             os.remove(lock)
         _remove_if_empty(folder)
 
@@ -297,6 +297,6 @@ def _remove_if_empty(folder: str) -> None:
 
 
 def work_cache() -> str:
-    """The folder of unfinished results whose output is a URL."""
+    """The folder for unfinished results of outputs at URLs."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return os.path.join(cache, "minrisk", "work")

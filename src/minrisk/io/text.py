@@ -1,6 +1,6 @@
 """Plain text: N lines of hypotheses per segment, the format of mbrs and comet-mbr.
 
-Further files have a line, or as many lines, for every segment.
+Further files have a fixed number of lines per segment: sources, references, log-probabilities.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _COLUMNS = ("source", "references", "reference_lprobs")
 
 @dataclass(frozen=True)
 class Column:
-    """Files with the same number of lines per segment."""
+    """Files with the same number of lines for every segment."""
 
     files: tuple[InputFile, ...]
     size: int
-    option: str  # the option to check if the number of lines is wrong
+    option: str  # named in the message if the number of lines is wrong
     name: str = ""  # the option that names the files
 
     def of_shard(self, number: int) -> Column:
-        """Its file for the input file of this number."""
+        """The column with only the file for the input file of this number."""
         if number >= len(self.files):
             raise InputError(Wording(self.name + "= names {count} files; for a folder as output, "
                                      "one for each input is wanted, in the same order",
@@ -60,7 +60,7 @@ class Column:
 
 
 class Lines(NamedTuple):
-    """The lines of one segment in one file, as bytes."""
+    """The lines of one segment in one file."""
 
     file: str
     first: int
@@ -148,7 +148,7 @@ class TextReader:
 
 
 class _ColumnReader:
-    """The lines of a column by segment; it counts the segments."""
+    """Reads the lines of a column, segment by segment, and counts the segments."""
 
     def __init__(self, column: Column, inputs: Sequence[Input]) -> None:
         self._column = column
@@ -200,7 +200,7 @@ def _number(text: str, where: str) -> float:
 
 def _mismatch(columns: Iterable[_ColumnReader]) -> InputError:
     for column in columns:
-        for _ in column:  # to the end, for the number in the message
+        for _ in column:  # read to the end, to count the segments for the message
             pass
     return InputError("the numbers of segments differ: " + ", ".join(map(str, columns))
                       + "; check that the files belong together, and the numbers of lines")
@@ -211,12 +211,12 @@ class TextFiles(Options):
     """Segments in plain text, for `decode_corpus` and `export`: N lines of hypotheses each.
 
     Args:
-        hypotheses: file, or several, with `num_candidates` lines for every segment.
-        num_candidates: number of those lines.
-        source: file with a line for every segment.
+        hypotheses: a file, or several, with `num_candidates` lines for every segment.
+        num_candidates: number of lines of hypotheses per segment.
+        source: file with one line per segment.
         references: file with references, if they are not the hypotheses themselves.
-        num_references: number of its lines for every segment; `num_candidates` unless given.
-        reference_lprobs: file with a log-probability per line and reference, which weighs them.
+        num_references: number of lines of references per segment; default: `num_candidates`.
+        reference_lprobs: file with one log-probability per line, as weights of the references.
 
     Raises:
         InputError: if an argument is invalid.
@@ -252,7 +252,7 @@ class TextFiles(Options):
         return [file for files in self._columns.values() for file in files]
 
     def settings(self) -> dict[str, Any]:
-        """The settings that can change a result, besides the files themselves."""
+        """The settings that can change a result, apart from the files' contents."""
         names = (*_COLUMNS, "num_references", "num_candidates")
         given = {name: getattr(self, name) for name in names}
         return {name: os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -280,6 +280,6 @@ class TextFiles(Options):
 
 
 def _files(paths: Any, name: str) -> tuple[InputFile, ...]:
-    """The files of one path, or of several."""
+    """The files of one or several paths."""
     is_one = isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable)
     return input_files([paths] if is_one else paths, f"{name} must be the name of a file")

@@ -1,4 +1,4 @@
-"""Writers: records as rows of the output, with choices, samples or training data."""
+"""Writers render records as rows of the output: choices, samples or training data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from minrisk.io.records import Record
 
 PairChoice = Literal["best-worst", "best-middle-worst", "consecutive"]  # Yang et al. 2023
 NO_FIELDS: Row = MappingProxyType({})
-_SAMPLE_COLUMNS = {"counts": "count", "logprobs": "logprob"}  # in JSON lines, and in rows
+_SAMPLE_COLUMNS = {"counts": "count", "logprobs": "logprob"}  # name in JSON lines: in rows
 _CONFIDENCE = ("confidence.margin", "confidence.probability", "confidence.share")
 _UNCERTAINTY = ("uncertainty.entropy", "uncertainty.largest", "uncertainty.utility",
                 "uncertainty.clusters", "uncertainty.unanswered")
@@ -42,7 +42,7 @@ class Writer(Protocol):
     def __call__(self, record: Record) -> str: ...
 
     def failed(self, record: Record) -> str:
-        """The lines of a record that failed; it keeps its place if the format has one line each."""
+        """The lines of a failed record; it keeps its line if the format has one line per record."""
 
     def counts(self, record: Record) -> Mapping[str, int]:
         """Counts of a record for the report."""
@@ -55,16 +55,16 @@ class ChoiceWriter:
     format: OutputFormat = JSON_LINES
     nbest: int | None = None
     utilities: bool = False
-    abstain: float | None = None  # minimum share of the largest cluster, or there is no text
-    samples: bool = False  # also the samples, of which some may be no candidates
-    confidence: bool = False  # whether rankings have one, of which formats with columns have some
+    abstain: float | None = None  # minimum share of the largest cluster, below which text is null
+    samples: bool = False  # add all samples, including those that are not candidates
+    confidence: bool = False  # rankings have a confidence: add its columns
     uncertainty: bool = False
-    answers: bool = False  # of a vote
-    calibrated: bool = False  # whether confidences have the probability of being right
+    answers: bool = False  # the metric votes: add a column for the answer
+    calibrated: bool = False  # confidences are calibrated: add a column for the probability
 
     @property
     def columns(self) -> list[str]:
-        """The columns of formats that have them: a row is one hypothesis."""
+        """The columns of tabular formats, with one row per hypothesis."""
         return ["id", *(["rank"] if self.nbest else []), "text", "index", "utility",
                 *(["answer"] if self.answers else []), *(_CONFIDENCE if self.confidence else []),
                 *(["confidence.calibrated"] if self.calibrated else []),
@@ -91,7 +91,7 @@ class ChoiceWriter:
         return [computed | passed]
 
     def _rows(self, record: Record, ranking: Ranking) -> list[Row]:
-        """The choice with what is said of it, and then the next best hypotheses."""
+        """The choice with its details, and then the next best hypotheses."""
         segment = record.segment
         assert segment is not None
         best = {"id": record.id, "rank": 1, **choice_fields(segment, ranking, segment.hypotheses),
@@ -108,7 +108,7 @@ class ChoiceWriter:
         return counts if record.samples is None else counts | count_samples(record)
 
     def _drawn(self, record: Record) -> dict[str, Any]:
-        """The samples, how many were drawn, and how many of these were no candidates."""
+        """The samples, how many were drawn, and how many of these were not candidates."""
         if not self.samples or record.samples is None:
             return {}
         assert record.segment is not None
@@ -135,13 +135,13 @@ class ChoiceWriter:
 class SampleWriter:
     """Writes the samples of every prompt, in a format that `minrisk decode` reads."""
 
-    number: int  # of samples of each prompt
+    number: int  # samples per prompt
     format: OutputFormat = JSON_LINES
     repeat: bool = False
 
     @property
     def columns(self) -> list[str]:
-        """The columns of formats that have them: a row is one distinct text, or one sample."""
+        """The columns of tabular formats, with one row per distinct text or per sample."""
         return ["id", "source", "text", *([] if self.repeat else ["count"]), "logprob", "error"]
 
     def __call__(self, record: Record) -> str:
@@ -192,7 +192,7 @@ def uncertainty_fields(found: Uncertainty) -> dict[str, Any]:
 
 
 def count_samples(record: Record) -> dict[str, int]:
-    """The numbers of samples and tokens, those of separate references included."""
+    """The numbers of samples and tokens, including those of separate references."""
     total = Counter(samples=0, tokens=0)
     for found in (record.samples or (), record.reference_samples or ()):
         usage = found.usage if isinstance(found, Samples) and found.usage else {}
@@ -202,18 +202,18 @@ def count_samples(record: Record) -> dict[str, int]:
 
 
 def failure_row(record: Record, fields: Row = NO_FIELDS) -> Row:
-    """The row of a record that failed, with the reason."""
+    """The row of a failed record, with the reason."""
     return {"id": record.id, **fields, "error": record.message}
 
 
 def numbers_drawn(samples: Sequence[Sample], segment: Segment) -> dict[str, int]:
-    """How many samples were drawn, and how many of these are no candidates."""
+    """How many samples were drawn, and how many of these are not candidates."""
     drawn = number_drawn(samples)
     return {"drawn": drawn, "dropped": drawn - int(segment.counts.sum())}
 
 
 def choice_fields(segment: Segment, ranking: Ranking, listed: Sequence[str]) -> dict[str, Any]:
-    """The choice with its place among the texts that the output or the input lists."""
+    """The choice, with its index among the texts that the output or the input lists."""
     best = _hypothesis(segment, ranking, ranking.best, listed)
     return best | {"text": None, "abstained": True} if ranking.abstained else best
 
@@ -229,7 +229,7 @@ def _hypothesis(segment: Segment, ranking: Ranking, row: int,
 
 
 def _measures(ranking: Ranking) -> dict[str, Any]:
-    """What was measured of a choice, by column."""
+    """The confidence and uncertainty of a choice, by column."""
     parts = {"confidence": confidence_fields(ranking.confidence) if ranking.confidence else {},
              "uncertainty": uncertainty_fields(ranking.uncertainty) if ranking.uncertainty else {}}
     return {f"{part}.{name}": value for part, fields in parts.items()
@@ -246,16 +246,16 @@ class RankedText:
 
 @dataclass(frozen=True)
 class TrainingRecipe:
-    """The format of training examples and the choice of pairs."""
+    """The format of training examples, and which pairs are chosen."""
 
-    pairs: PairChoice | None = None  # None for the best text alone
-    stride: int = 1  # distance in rank between the two of a consecutive pair
-    prompt: str | None = None  # template of the prompt; the prompt of the segment unless given
+    pairs: PairChoice | None = None  # None: only the best text
+    stride: int = 1  # distance in rank within a consecutive pair
+    prompt: str | None = None  # template of the prompt; default: the prompt of the segment
     conversational: bool = False  # examples are chats of messages
 
     @property
     def columns(self) -> list[str]:
-        """The fields of an example that is no chat."""
+        """The fields of an example that is not a chat."""
         return ["source", "target"] if self.pairs is None else ["prompt", "chosen", "rejected"]
 
     def examples(self, segment: Segment, ranking: Ranking,
@@ -270,7 +270,7 @@ class TrainingRecipe:
                     yield self._preference(prompt, better.text, worse.text)
 
     def prompt_for(self, source: str | None, fields: Mapping[str, Any]) -> Prompt:
-        """The prompt of an example: that of the segment or its chat, or else the source."""
+        """The prompt of an example: the segment's prompt or messages, or else its source."""
         if self.prompt is not None:
             return self._filled_prompt(source)
         if source is not None and not self._holds_prompts:
@@ -325,7 +325,7 @@ class TrainingRecipe:
 
 @dataclass(frozen=True)
 class TrainingWriter:
-    """Writes the training examples of a segment; none if no utilities differ."""
+    """Writes the training examples of a segment; none if all utilities are equal."""
 
     recipe: TrainingRecipe
     format: OutputFormat = JSON_LINES
@@ -338,7 +338,7 @@ class TrainingWriter:
         return self.format.render(self._examples(record), self.columns)
 
     def failed(self, record: Record) -> str:
-        """A segment that failed has no examples."""
+        """A failed segment has no examples."""
         return ""
 
     def counts(self, record: Record) -> Mapping[str, int]:
@@ -358,7 +358,7 @@ class TrainingWriter:
 
 
 def _ranked(segment: Segment, ranking: Ranking) -> list[RankedText]:
-    """The distinct hypotheses with a utility, best first."""
+    """The distinct hypotheses that have a utility, best first."""
     found: dict[str, RankedText] = {}
     for i in ranking.order[~np.isnan(ranking.utility[ranking.order])].tolist():
         text = segment.hypotheses[i]
