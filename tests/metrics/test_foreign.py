@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -397,6 +398,22 @@ def test_a_signal_ends_a_script_with_its_children(script, tmp_path, number, code
         _, err = process.communicate(timeout=60)
     assert process.returncode == code
     assert b"Traceback" not in err
+    wait_for(lambda: is_gone(started))
+
+
+def test_a_signal_while_a_script_starts_ends_it(script, monkeypatch):
+    shell, started = script
+
+    class Interrupted(subprocess.Popen):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            wait_for(lambda: started.exists() and started.read_text())
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.2)  # the main thread handles it meanwhile
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Program(str(shell), timeout=60, restarts=0).ask(["line"])
     wait_for(lambda: is_gone(started))
 
 

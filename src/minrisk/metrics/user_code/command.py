@@ -31,6 +31,7 @@ from minrisk.metrics.user_code import PairwiseMetric, as_scores
 
 _STDERR_LINES = 5  # lines of its standard error shown in messages
 _SETTLE_SECONDS = 0.2  # seconds after the first answers to wait for surplus lines
+_START_SECONDS = 10.0  # seconds to wait for a start that was interrupted
 _PIPE_SECONDS = 2.0  # seconds to wait for the pipes of a killed program to close
 
 
@@ -80,6 +81,7 @@ class Program:
         """Sends the lines without an answer; False if the program exits before the last answer."""
         if self._process is None:
             self._process = _Process(self._command)
+            self._process.start()  # once `close` knows it
         self._check_surplus()
         self._process.send(lines[len(answers):])
         while len(answers) < len(lines):
@@ -121,29 +123,43 @@ class _Process:
     """
 
     def __init__(self, command: str) -> None:
-        try:
-            self._popen = subprocess.Popen(
-                shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, text=True, encoding="utf-8", errors="replace",
-                start_new_session=True)
-        except (OSError, ValueError) as error:
-            raise InputError(f"command: {command!r} cannot be started: {error}") from None
-        process = self._popen
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self._input: IO[str] = process.stdin
+        self._command = command
+        self._popen: subprocess.Popen[str] | None = None
+        self._error: Exception | None = None  # why the program could not be started
         self._answers: Queue[str | None] = Queue()  # None marks the end
         self._slowest = 0.0  # maximum seconds between two answers
         self._has_answered = self._has_settled = False
         self.stderr: deque[str] = deque(maxlen=_STDERR_LINES)
-        self._readers = [_started(self._read_answers, process.stdout),
-                         _started(self._read_stderr, process.stderr)]
+        self._start_ended = threading.Event()
+        self._readers: list[threading.Thread] = []
         self._writer: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Starts the program in a thread, because signals interrupt the main thread: a child whose
+        `Popen` was interrupted would be unknown, and outlive the run.
+        """
+        _started(self._start, self._command)
+        # not `join`, which returns early when a signal has interrupted an earlier one
+        self._start_ended.wait()
+        if self._error is not None:
+            raise InputError(f"command: {self._command!r} cannot be started: {self._error}")
+
+    def _start(self, command: str) -> None:
+        try:
+            self._popen = process = subprocess.Popen(
+                shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True, encoding="utf-8", errors="replace",
+                start_new_session=True)
+            self._readers = [_started(self._read_answers, process.stdout),
+                             _started(self._read_stderr, process.stderr)]
+        except (OSError, ValueError) as error:
+            self._error = error
+        finally:
+            self._start_ended.set()
 
     @property
     def code(self) -> int | None:
-        return self._popen.returncode
+        return self._popen.returncode if self._popen else None
 
     def send(self, lines: Sequence[str]) -> None:
         self._writer = _started(self._write, lines)
@@ -174,6 +190,9 @@ class _Process:
         return line
 
     def stop(self) -> None:
+        self._start_ended.wait(_START_SECONDS)
+        if self._popen is None:
+            return
         with suppress(ProcessLookupError):  # safe: its id is not reused before `wait`
             if sys.platform == "win32":
                 self._popen.kill()
@@ -187,6 +206,12 @@ class _Process:
         if self._writer is None or not self._writer.is_alive():
             with suppress(OSError):  # closing flushes, which fails if the program has exited
                 self._input.close()
+
+    @property
+    def _input(self) -> IO[str]:
+        assert self._popen is not None
+        assert self._popen.stdin is not None
+        return self._popen.stdin
 
     def _write(self, lines: Sequence[str]) -> None:
         with suppress(OSError):  # the program has exited, which its reader notices
