@@ -1,4 +1,4 @@
-"""Calls for whole corpora: the owner of each of their options, and the run itself."""
+"""Calls for whole corpora: they distribute the keyword options to their owners, and run the job."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 
 class Call:
-    """A call for a corpus: its options, of which every owner takes its own, and its run."""
+    """A call for a corpus: its keyword options, which their owners take one by one, and its run."""
 
     def __init__(self, output: FilePath | None, options: Mapping[str, Any]) -> None:
         if not isinstance(output, str | os.PathLike | None):
@@ -47,7 +47,7 @@ class Call:
         self._progress: ShowProgress = self.option("progress", False)
 
     def take(self, owner: type[_T], **given: Any) -> _T:
-        """A dataclass with the options that are its fields, but for those that are given."""
+        """A dataclass filled from the options; `given` sets further fields."""
         names = [name for name in option_names(owner) if name not in given]
         paths_as_text = {name: os.fspath(value) if isinstance(value, os.PathLike) else value
                          for name, value in self._taken(names).items()}
@@ -61,7 +61,7 @@ class Call:
         return found
 
     def sampler(self, sampler: SamplerLike | None) -> Sampler:
-        """A sampler by name with its options, or one that has them."""
+        """The sampler: made by name with its options, or an object that has them already."""
         default = default_sampler(self._left.get("endpoint"))
         own = self._taken(_field_names(SAMPLERS, sampler, default))
         if sampler is None or isinstance(sampler, str):
@@ -74,10 +74,10 @@ class Call:
 
     def strategy(self, strategy: StrategyLike | None, metric: MetricLike | None,
                  seed: int | None = None, is_seed_used: bool = False) -> Strategy:
-        """A strategy by name or class with its options, or one that has them.
+        """The strategy: made by name or class with its options, or an object that has them already.
 
-        The last owner of options: any other is unknown. A strategy by name may ignore the seed, as
-        on the command line, and any may if the call itself uses it.
+        It is the last owner of options, so all that remain are unknown. A strategy without a seed
+        is accepted if it is given by name, as on the command line, or if the call uses the seed.
         """
         fields = _field_names(STRATEGIES, strategy, STRATEGY)
         own = self._taken(fields)
@@ -89,16 +89,16 @@ class Call:
         return resolve_strategy(strategy, metric, own)
 
     def check(self) -> None:
-        """Raise InputError for an option that nobody took."""
+        """Raise InputError for options that nobody has taken."""
         for name in self._left:
             raise unknown("option", name, self._known)
 
     def run(self, job: Job) -> Generator[Any] | RunSummary:
-        """The value of each result, read on demand; with an output, a summary of it."""
+        """The value of each result, computed on demand; with an output, a summary of it."""
         return self.results(job) if self.config.output is None else self.complete(job)
 
     def results(self, job: Job) -> Generator[Any]:
-        """The value of each result in input order; records are read on demand."""
+        """Yield the value of each result in input order; records are read on demand."""
         show = _CallProgress(self._progress)
         with open_run(self.config, job) as run, closing(run.results()) as results:
             assert isinstance(run.sink, QueueSink)
@@ -110,7 +110,7 @@ class Call:
         show.finish()
 
     def complete(self, job: Job) -> RunSummary:
-        """Write the output; returns a summary of it."""
+        """Write the output, and return a summary of it."""
         show = _CallProgress(self._progress)
         with open_run(self.config, job) as run, closing(run.results()) as results:
             show.total = run.expected() if self._progress is True else None
@@ -130,14 +130,14 @@ class Call:
 
 
 def _field_names(registry: Registry, value: Any, default: str) -> list[str]:
-    """The options of something that is given by name, as a class or as an object."""
+    """The names of the options of a component, given by name, as a class or as an object."""
     if value is None or isinstance(value, str):
         value = registry.recipe(value or default).cls
     return option_names(value)
 
 
 class _CallProgress(RunProgress):
-    """Writes lines on standard error, or calls the function that was given."""
+    """Writes progress to standard error, or calls the caller's function."""
 
     def __init__(self, show: ShowProgress) -> None:
         if not isinstance(show, bool) and not callable(show):

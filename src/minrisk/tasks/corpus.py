@@ -29,7 +29,7 @@ Prompts = os.PathLike[str] | Iterable[
 
 @dataclass(frozen=True)
 class LimitedReader:
-    """The first records of a reader."""
+    """Reads only the first records of a reader."""
 
     reader: Reader
     limit: int
@@ -54,18 +54,18 @@ class Corpus:
 
     files: tuple[InputFile, ...]
     objects: Iterable[Any] = ()
-    text: TextFiles | None = None  # division of plain text into segments
-    limit: int | None = None  # number of records to read
+    text: TextFiles | None = None  # for plain text: how lines form segments
+    limit: int | None = None  # maximum number of records to read
 
     def reader(self, lines: SampleReader | PromptReader) -> ShardedReader:
-        """The reader of all records; `lines` reads those of files with JSON lines."""
+        """The reader of all records; `lines` is used for files of JSON lines, and for objects."""
         found: ShardedReader = lines if self.files else ObjectReader(self.objects, lines)
         if self.text is not None and isinstance(lines, SampleReader):
             found = self.text.reader(lines.weighting)
         return found if self.limit is None else LimitedReader(found, self.limit)
 
     def parser(self, lines: SampleReader | PromptReader) -> Reader | None:
-        """The reader that worker processes use to parse objects; it holds no objects itself."""
+        """The reader with which workers parse objects, without the objects; None for files."""
         return None if self.files else ObjectReader((), lines)
 
     @property
@@ -84,7 +84,7 @@ class Corpus:
 
 
 def segments_of(segments: Any, engine: str | None = None) -> Corpus:
-    """File names as strings or paths, plain text, or an iterable of segments."""
+    """A corpus from file names (strings or paths), plain text, or an iterable of segments."""
     if isinstance(segments, TextFiles):
         return Corpus(segments.files, text=segments)
     if isinstance(segments, str | os.PathLike):
@@ -101,7 +101,7 @@ def segments_of(segments: Any, engine: str | None = None) -> Corpus:
 
 
 def prompts_of(prompts: Any, engine: str | None = None) -> Corpus:
-    """File names as paths, or an iterable of prompts; a string is a prompt, not a file name."""
+    """A corpus from file names (paths only), or an iterable of prompts; strings are prompts."""
     if isinstance(prompts, os.PathLike):
         return _files([prompts])
     first, rest = _peek(prompts, "prompts must be a pathlib.Path of a file, or an iterable of "
@@ -110,16 +110,16 @@ def prompts_of(prompts: Any, engine: str | None = None) -> Corpus:
 
 
 def _objects(objects: Iterable[Any], engine: str | None) -> Corpus:
-    """Objects that workers read elsewhere are taken out of their iterable first."""
+    """A corpus of objects; an iterable is read completely first if workers read the input."""
     return Corpus((), tuple(objects) if reads_remotely(engine) else objects)
 
 
 def _peek(items: Any, wanted: str) -> tuple[Any, Iterable[Any]]:
-    """The first item, and all of them."""
+    """The first item, and an iterable of all items."""
     items = rows_of(items)
     if not isinstance(items, Iterable) or isinstance(items, str | bytes | Mapping):
         raise InputError(f"{wanted}; got {brief(items)}")
-    if isinstance(items, Collection):  # a collection can be read again
+    if isinstance(items, Collection):  # it can be iterated again
         return next(iter(items), None), items
     iterator = iter(items)
     beginning = list(islice(iterator, 1))

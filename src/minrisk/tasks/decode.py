@@ -33,8 +33,8 @@ from minrisk.tasks.keywords import DecodeKeywords, DecodeOutputKeywords
 from minrisk.tasks.results import DecodedSegment, RunSummary
 
 Weights = Literal["auto", "uniform", "logprobs", "length-normalised"]
-MAX_RECORDS = sys.maxsize  # that `--limit` may be
-LIMIT_HELP = "Number of segments to read; all unless given."
+MAX_RECORDS = sys.maxsize  # largest value of `--limit`
+LIMIT_HELP = "Number of segments to read; default: all."
 NBEST_HELP = "Add the K best hypotheses of each segment; as text or CSV, K lines per segment."
 FORMAT_HELP = "JSON lines, lines of text, or CSV with a header."
 UTILITIES_HELP = "Add the utilities of all hypotheses, and the number of evaluated pairs."
@@ -42,7 +42,7 @@ UTILITIES_HELP = "Add the utilities of all hypotheses, and the number of evaluat
 
 @dataclass(frozen=True)
 class WeightOptions(Options):
-    """How the references of segments count."""
+    """How references are weighted."""
 
     weights: Weights = flag(
         "auto", section="Method",
@@ -53,7 +53,7 @@ class WeightOptions(Options):
         help="Divisor of log-probabilities: above 1, weights are more alike.")
 
     def weighting(self, corpus: Corpus, oracle: str | None = None) -> Weighting:
-        """The weighting of references, where the corpus has what it needs."""
+        """The weighting of references, checked against what the corpus has."""
         temperature = self.weights_temperature
         found = Weighting(self.weights) if temperature is None else Weighting(self.weights,
                                                                               temperature)
@@ -73,13 +73,13 @@ class WeightOptions(Options):
 
     def decoding(self, corpus: Corpus, strategy: Strategy,
                  reader: type[SampleReader] = SampleReader) -> Decoding:
-        """The segments, and the strategy that ranks them."""
+        """The segments with their weighting, and the strategy that ranks them."""
         return Decoding(corpus, strategy, self.weighting(corpus), reader=reader)
 
 
 @dataclass(frozen=True)
 class SegmentOptions(WeightOptions):
-    """The references of segments, and how they count."""
+    """Which references segments have, and how they are weighted."""
 
     oracle: str | None = flag(
         None, section="Method", metavar="FIELD",
@@ -101,7 +101,7 @@ class MatrixOutput(Options):
 
 @dataclass(frozen=True)
 class Decoding:
-    """Segments and the strategy that ranks them: what `decode` and `export` have in common."""
+    """Segments and the strategy that ranks them: shared by `decode`, `export` and `inspect`."""
 
     corpus: Corpus
     strategy: Strategy
@@ -120,7 +120,7 @@ class Decoding:
 
     @property
     def ranking_signature(self) -> str:
-        """The signature as `minrisk.decode` has it, which knows no weighting but "auto"."""
+        """The signature as in `minrisk.decode`, which omits the weighting "auto"."""
         weights: dict[str, Any] = {} if self.weighting == AUTO else {"weights": self.weighting}
         return signature(self.strategy, **weights, **self._oracle)
 
@@ -132,7 +132,7 @@ class Decoding:
             settings: Mapping[str, Any], format: OutputFormat = JSON_LINES,
             columns: Sequence[str] = (), checks: tuple[Stage, ...] = (),
             matrix: str | None = None) -> Job:
-        """The job of ranking the segments with this stage, and then of further ones."""
+        """The job that ranks the segments with this stage, and then runs further stages."""
         lines = self.reader(self.corpus.files, self.weighting, self.oracle,
                             is_vote=self.strategy.metric.is_vote)
         return Job(
@@ -153,7 +153,7 @@ class Decoding:
 
 @dataclass(frozen=True)
 class MeasureOptions(Options):
-    """What is measured of each choice, besides its utility."""
+    """What is measured of each choice in addition to its utility."""
 
     uncertainty: bool = flag(
         False, section="Output",
@@ -181,7 +181,7 @@ class MeasureOptions(Options):
 
     def wrap(self, strategy: Strategy, confidence: bool, seed: int = 0,
              calibration: Calibration | None = None) -> Strategy:
-        """The strategy, with these measurements in its rankings; the file was read before."""
+        """The strategy, wrapped to add these measurements; the calibration has been read before."""
         measured = strategy
         if confidence or calibration is not None:
             measured = Confident(measured, seed=seed)
@@ -194,7 +194,7 @@ class MeasureOptions(Options):
 
 @dataclass(frozen=True)
 class ChoiceOutput(MeasureOptions, MatrixOutput):
-    """What an output says of the choice of each segment."""
+    """What the output says about the choice in each segment."""
 
     format: ChoiceFormat = flag(
         "json", section="Output", help=FORMAT_HELP)
@@ -210,19 +210,19 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
         FORMATS[self.format].check(self)
 
     def check_collected(self) -> None:
-        """Raise InputError for options that change lines of an output, where there is none."""
+        """Raise InputError for options that only concern an output, if there is none."""
         if self != replace(self, format=type(self).format, nbest=None, utilities=False,
                            matrix=None):
             raise InputError(Wording("format=, nbest=, utilities= and matrix= are for output=; "
                                      "rankings have all utilities"))
 
     def choose(self, strategy: Strategy, config: RunOptions, seed: int) -> Decode:
-        """The stage that ranks, with what the output adds to rankings."""
+        """The stage that ranks, with the measurements that the output needs."""
         measured = self.wrap(strategy, self.confidence, seed, self.read_calibration())
         return Decode(measured, config.batch_size, config.on_error, scores=self.matrix is not None)
 
     def writer(self, output: str | None, strategy: Strategy) -> ChoiceWriter:
-        """The writer of what this strategy chooses, to an output of this name."""
+        """The writer for choices of this strategy, to an output of this name."""
         found = FORMATS[self.format].named(output)
         found.check(self)
         return ChoiceWriter(found, self.nbest, self.utilities, self.abstain,
@@ -232,7 +232,7 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
 
     @property
     def uses_seed(self) -> bool:
-        """Whether what is measured of choices is drawn at random."""
+        """Whether measurements use random numbers."""
         return (self.confidence or self.uncertainty or self.abstain is not None
                 or self.calibration is not None)
 
@@ -283,7 +283,7 @@ def decode_corpus(
 ) -> Generator[DecodedSegment] | RunSummary:
     """Pick the best hypothesis of every segment, as `minrisk decode` does.
 
-    Without `output`, segments are read and decoded as the iterator is asked for them. Rankings are
+    Without `output`, segments are read and decoded lazily, as results are consumed. Rankings equal
     those of `decode` with the segment's `position` in the input.
 
     Args:
@@ -292,14 +292,14 @@ def decode_corpus(
             columns; or an iterable of segments: results of `sample` and other calls, `Segment`
             objects, dicts with the fields of a JSON line ("samples", "counts", "references",
             "source", ...), or lists of samples.
-        metric: a metric, its name or class, or a function of hypothesis and reference; chrF unless
-            given.
-        strategy: a strategy, its name or class; standard MBR unless given.
+        metric: a metric, its name or class, or a function of hypothesis and reference; default:
+            chrF.
+        strategy: a strategy, its name or class; default: standard MBR.
         output: file or folder to write, as the command line does. A folder gets a file for each
             input, and can be resumed, as a file can.
-        weights: how references count: "auto" (unless given) takes the field `weights` and `counts`;
+        weights: weights of references: "auto" (default) uses the fields `weights` and `counts`;
             "uniform"; "logprobs" and "length-normalised" are model-based MBR.
-        weights_temperature: divisor of log-probabilities; above 1, weights are more alike.
+        weights_temperature: divisor of log-probabilities; above 1, weights are more similar.
         oracle: field with human references to score against instead of samples.
         confidence: whether to add the margin of each choice, and the probability that very many
             samples would make the same one.
@@ -311,27 +311,27 @@ def decode_corpus(
         calibration: file of `minrisk.calibrate`; confidences then have the probability that the
             choice is right.
         max_error: largest share of wrong ones among the choices that are given, by the
-            calibration; where a choice is too uncertain for it, a result has no text.
-        format: of the output: "json" (unless given) for JSON lines, "text" for lines of text, "csv"
-            for CSV with a header, as an output whose name ends in .csv is.
+            calibration; results whose choice is too uncertain have no text.
+        format: format of the output: "json" (default) for JSON lines, "text" for lines of text,
+            "csv" for CSV with a header, which a name that ends in .csv selects, too.
         nbest: number of best hypotheses of each segment to add to the output; as text or CSV, its
             number of lines per segment.
         utilities: whether to add the utilities of all hypotheses to the output.
         matrix: NPZ file (or folder, where the output is one) for the scores of all pairs.
         options: also of a strategy that is given by name or class (`subset=16`, `seed=1`), and of
-            the run: `workers`, a number of processes (none unless given; a script then begins under
-            `if __name__ == "__main__":`), `engine`, `address`, `gpus_per_worker`, `batch_size`,
-            `threads`, `segment_timeout`, `on_error`, `max_errors`, `resume`, `overwrite`,
-            `buffer`, `work`, and `progress`: True for a line on standard error, or a function of
-            the numbers of segments that are done and that failed.
+            the run: `workers`, the number of worker processes (default: none; scripts that use them
+            need `if __name__ == "__main__":`), `engine`, `address`, `gpus_per_worker`,
+            `batch_size`, `threads`, `segment_timeout`, `on_error`, `max_errors`, `resume`,
+            `overwrite`, `buffer`, `work`, and `progress`: True for a line on standard error, or a
+            function that is called with the numbers of finished and of failed segments.
 
     Returns:
         An iterator of results in input order, each with its `ranking`, or its `error` if it failed;
         with `output`, a summary of what was written.
 
     Raises:
-        InputError: if an argument is invalid; for a segment that fails if `on_error` is
-            "stop", or if all of the first ones do.
+        InputError: if an argument is invalid; if a segment fails and `on_error` is "stop"; or if
+            all of the first segments fail.
 
     >>> corpus = [{"id": "a", "samples": ["the cat", "a cat", "the cat"]}, ["yes", "no", "yes"]]
     >>> [(result.id, result.text) for result in decode_corpus(corpus)]

@@ -1,4 +1,4 @@
-"""`export` and `minrisk.export`: segments in, training data out."""
+"""`export` and `minrisk.export`: training data from segments."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class TrainingOutput(MatrixOutput):
         help="Preference pairs of distinct hypotheses, instead of the best alone.")
     stride: int | None = flag(
         None, section="Output", metavar="K", ge=1,
-        help="Distance in rank between the two hypotheses of a consecutive pair; 1 unless given.")
+        help="Distance in rank between the two hypotheses of a consecutive pair; default: 1.")
     prompt: str | None = flag(
         None, section="Output", metavar="TEXT",
-        help="Template of the prompt, with {source} in it; unless given, the segment's own prompt "
-        "or messages, or its source.")
+        help="Template of the prompt, with {source} in it; default: the segment's own prompt or "
+        "messages, or its source.")
     conversational: bool = flag(False, section="Output",
                                 help="Write messages with roles, for chat models.")
     format: TrainingFormat = flag(
@@ -72,7 +72,7 @@ class TrainingOutput(MatrixOutput):
                             checks=(check_records(writer.check),), matrix=self.matrix)
 
     def _settings(self, format: OutputFormat) -> dict[str, Any]:
-        """What a resumed run must have in common, written as in earlier versions."""
+        """Settings that a resumed run must share, in the format of earlier versions."""
         recipe = f"{repr(self.recipe)[:-1]}, tabs={format.name == 'tsv'})"
         return {"recipe": recipe} | ({"format": "csv"} if format.name == "csv" else {})
 
@@ -99,30 +99,30 @@ def export(
     output: FilePath | None = None,
     **options: Unpack[ExportOutputKeywords],
 ) -> Generator[dict[str, Any]] | RunSummary:
-    """Make training data of what MBR decoding prefers, as `minrisk export` does.
+    """Make training data from the preferences of MBR decoding, as `minrisk export` does.
 
     Args:
-        segments: as of `decode_corpus`; each with a source, or the prompt or messages that its
+        segments: as in `decode_corpus`; each with a source, or the prompt or messages that its
             samples answer.
         output: file or folder to write.
-        format: of the output: "json" (unless given) for JSON lines, "tsv" for source and best with
-            a tab between, "csv" for CSV with a header.
+        format: format of the output: "json" (default) for JSON lines, "tsv" for source and best
+            text separated by a tab, "csv" for CSV with a header.
         pairs: preference pairs of distinct hypotheses instead of the best alone: "best-worst",
             "best-middle-worst" or "consecutive".
-        stride: distance in rank between the two hypotheses of a consecutive pair; 1 unless given.
-        prompt: template of the prompt, with {source} in it; unless given, the segment's own prompt
-            or messages, or its source.
+        stride: distance in rank between the two hypotheses of a consecutive pair; default: 1.
+        prompt: template of the prompt, with {source} in it; default: the segment's own prompt or
+            messages, or its source.
         conversational: whether examples are messages with roles, for chat models.
-        metric, strategy, weights, weights_temperature, oracle, matrix, options: as of
+        metric, strategy, weights, weights_temperature, oracle, matrix, options: as in
             `decode_corpus`.
 
     Returns:
         An iterator of examples, {"source", "target"}, {"messages"} or {"prompt", "chosen",
-        "rejected"}; with `output`, a summary of what was written. A segment that fails gives no
-        example, and a warning.
+        "rejected"}; with `output`, a summary of what was written. Failed segments are skipped with
+        a warning.
 
     Raises:
-        InputError: if an argument is invalid, or as of `decode_corpus`.
+        InputError: if an argument is invalid, or as in `decode_corpus`.
 
     >>> corpus = [{"source": "Guten Tag!", "samples": ["Hello!", "Hello!", "Bye!"]}]
     >>> next(export(corpus))
@@ -145,7 +145,7 @@ def export(
 
 @dataclass(frozen=True)
 class _Examples:
-    """The lines of a record, or its error."""
+    """Turns a record into its lines, or its error."""
 
     write: Callable[[Record], str]
 

@@ -1,4 +1,4 @@
-"""`inspect` and `minrisk.inspect`: segments in, a page that shows why each was chosen out."""
+"""`inspect` and `minrisk.inspect`: a page that shows why each sample was chosen."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from minrisk.tasks.keywords import InspectKeywords
 from minrisk.version import __version__
 
 Unit = Literal["segment", "request"]  # what the page calls a record
-_NOTEBOOK = 8 * 10**6  # bytes of a page that is shown inside a notebook
+_NOTEBOOK = 8 * 10**6  # largest page in bytes that is shown inside a notebook
 
 
 @dataclass(frozen=True)
 class PageOptions(Options):
-    """What a page shows, beside the segments."""
+    """What a page shows besides the segments."""
 
     show: int = flag(16, section="Output", metavar="K", ge=1,
                      help="Number of samples of each segment: the best, and with them the worst, "
                      "the most probable and the best of other clusters.")
     title: str | None = flag(None, section="Output", metavar="TEXT",
-                             help="Title of the page; the name of INPUT unless given.")
+                             help="Title of the page; default: the name of INPUT.")
     reference_field: str = flag(
         REFERENCE, section="Input", metavar="FIELD",
         help="Field of INPUT with a human reference, or a list of them.")
@@ -50,7 +50,7 @@ class PageOptions(Options):
 
 
 class Inspecting:
-    """A page about segments, and the run that makes it."""
+    """A page about segments, and the run that produces it."""
 
     def __init__(self, decoding: Decoding, view: View, options: PageOptions,
                  note: str = "", unit: Unit = "segment") -> None:
@@ -61,14 +61,14 @@ class Inspecting:
                 "unit": checked("unit", unit, Unit)} | ({"note": note} if note else {})
 
     def job(self, config: RunOptions, builder: PageBuilder) -> Job:
-        """The views of segments go to the builder of the page."""
+        """The job that sends views of the segments to the builder of the page."""
         views = BuildViews(self._decoding.strategy, config.batch_size, config.on_error,
                            view=self._view)
         job = self._decoding.job(views, config, config.write(ViewWriter()), settings={})
         return replace(job, stream=builder)
 
     def page(self, builder: PageBuilder, segments: int) -> Iterator[bytes]:
-        """The page, when all of its segments are in the builder."""
+        """The bytes of the page, after the builder has received all segments."""
         self._view.check(segments)
         origins = {CHOICE: self._decoding.signature, **self._view.origins}
         return builder.chunks(self._decoding.strategy.metric, origins, **self._facts)
@@ -76,7 +76,7 @@ class Inspecting:
 
 def page_facts(view: View, title: str, strategy: Strategy, signature: str,
                validation: str | None = None) -> dict[str, Any]:
-    """What the page says of the run as a whole."""
+    """What the page says about the run as a whole."""
     return {"title": title, "strategy": strategy.name, "is_vote": strategy.metric.is_vote,
             "compares": compares_texts(strategy),
             "signature": signature, "version": __version__, "show": view.show,
@@ -84,7 +84,7 @@ def page_facts(view: View, title: str, strategy: Strategy, signature: str,
 
 
 def columns_of(references: Sequence[str | Sequence[str]]) -> list[list[str]]:
-    """From the references of each segment to lists with a line per segment."""
+    """Transpose references: from a list per segment to lists with one line per segment."""
     lists = [*reference_lists(references)]
     if len({len(own) for own in lists}) > 1:
         raise InputError("references: every segment must have as many as the others; "
@@ -93,7 +93,7 @@ def columns_of(references: Sequence[str | Sequence[str]]) -> list[list[str]]:
 
 
 def outputs_of(against: Mapping[str, Sequence[str]] | None) -> dict[str, Sequence[str]]:
-    """The texts of further outputs by name."""
+    """The texts of further outputs, by name."""
     if not isinstance(against, Mapping | None):
         raise InputError(f"against must have outputs by name; got {brief(against)}")
     return {name: checked_texts(texts_of(lines), name) for name, lines in (against or {}).items()}
@@ -128,7 +128,7 @@ class Report:
         return len(self.page)
 
     def save(self, path: FilePath) -> None:
-        """Write the page, whole or not at all.
+        """Write the page atomically.
 
         Raises:
             InputError: if the file cannot be written.
@@ -141,7 +141,7 @@ class Report:
                 f"{self.size / 10**6:.1f} MB)")
 
     def _repr_html_(self) -> str:
-        """The page in a frame that may run its scripts and nothing else."""
+        """The page in a sandboxed frame, which may only run its own scripts."""
         if self.size > _NOTEBOOK:
             return f"<p>{escape(repr(self))}: too large for a notebook; use save(path)</p>"
         return ('<iframe sandbox="allow-scripts allow-downloads" width="100%" height="640" '
@@ -159,27 +159,27 @@ def inspect(
     unit: Unit = "segment",
     **options: Unpack[InspectKeywords],
 ) -> Report:
-    """Decode segments, and make a page that shows why each sample was chosen.
+    """Decode segments and make a page that shows why each sample was chosen.
 
     Args:
-        samples: as the segments of `decode_corpus`.
-        metric: as for `minrisk.decode`.
-        strategy: as for `minrisk.decode`.
-        against: further outputs by name, a line (or a result of a call) per segment.
+        samples: segments, as in `decode_corpus`.
+        metric: as in `minrisk.decode`.
+        strategy: as in `minrisk.decode`.
+        against: further outputs by name, each with a line (or a result of a call) per segment.
         references: a human reference per segment, or a list of them.
-        reference_field: field of the segments with a human reference, or a list of them;
-            "reference" unless given.
+        reference_field: field of the segments with a human reference, or a list of them; default:
+            "reference".
         validation: the file that `minrisk validate -o` wrote.
-        show: number of samples of a segment that the page holds; 16 unless given.
-        title: of the page; the name of the file unless given.
-        note: a further line below the title.
+        show: number of samples per segment that the page shows; default: 16.
+        title: title of the page; default: the name of the file.
+        note: a line below the title.
         unit: the page's word for a record, "segment" or "request".
-        weights, weights_temperature: as of `decode_corpus`.
-        options: also of a strategy that is given by name or class, and of the run, as of
+        weights, weights_temperature: as in `decode_corpus`.
+        options: also of a strategy that is given by name or class, and of the run, as in
             `decode_corpus`.
 
     Returns:
-        The report, with the method `save`.
+        The report; its method `save` writes the page.
 
     Raises:
         InputError: if an argument is invalid, or every segment fails.

@@ -1,4 +1,4 @@
-"""`minrisk.decode_parts`: hypotheses ranked by references that come in parts."""
+"""`minrisk.decode_parts`: ranks hypotheses by references that come in parts."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ def decode_parts(
     gpus_per_worker: float | None = None,
     **options: Any,
 ) -> Ranking:
-    """Rank hypotheses by references that come in parts, of which only some are held in memory.
+    """Rank hypotheses by references that come in parts, so that not all must fit into memory.
 
-    Utilities are those of `decode` except for rounding, because sums are taken in another order.
-    The number of workers changes no bit of them.
+    Utilities equal those of `decode` except for rounding, because the order of summation differs.
+    They are bit-identical for any number of workers.
 
     Args:
         hypotheses: the texts that may be chosen.
         parts: the references: lists of texts, `References` with weights or counts, or files
             (`ReferenceFile`), which the workers read.
         source: the source text, for metrics that need it.
-        metric: a metric, its name or class, or a function of hypothesis and reference; chrF unless
-            given.
-        strategy: "aggregate" (unless given) or "standard", or an object of them.
-        workers: number of worker processes; this process does the work unless given.
-        engine: "local" for processes of this machine, one per core unless `workers` says
-            otherwise; "ray" for a Ray cluster (`minrisk[ray]`).
-        address: address of the Ray cluster; a temporary one on this machine unless given.
-        gpus_per_worker: GPUs of each worker; may be a fraction.
+        metric: a metric, its name or class, or a function of hypothesis and reference; default:
+            chrF.
+        strategy: "aggregate" (default) or "standard", or an object of these strategies.
+        workers: number of worker processes; default: none, this process does the work.
+        engine: "local" for processes on this machine, by default one per core; "ray" for a Ray
+            cluster (`minrisk[ray]`).
+        address: address of the Ray cluster; default: a temporary one on this machine.
+        gpus_per_worker: number of GPUs of each worker; may be a fraction.
         options: options of a strategy that is given by name or class.
 
     Returns:
-        All hypotheses, best first.
+        The ranking of all hypotheses, best first.
 
     Raises:
         InputError: if there are no references, some have weights and others none, or the strategy

@@ -1,4 +1,4 @@
-"""Results of calls for whole corpora: an object for each segment, or a summary of the output."""
+"""Results of calls for whole corpora: one object per segment, or a summary of the output."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class DecodedSegment:
     """
 
     id: Any  # the id in the input, or the position if it has none
-    position: int  # the segment's place in the input
+    position: int  # the segment's position in the input, from 0
     text: str | None = None  # the chosen hypothesis; None if it failed or abstained
-    index: int | None = None  # its place among the samples, of which equal drawn ones are one
+    index: int | None = None  # its index among the samples; drawn samples are deduplicated first
     utility: float | None = None  # its expected score
-    answer: str | None = None  # in the text, if the metric extracts answers
+    answer: str | None = None  # the answer in the text, if the metric extracts answers
     error: str | None = None
-    abstained: bool = False  # samples disagree more than `abstain`, or err above `max_error`
+    abstained: bool = False  # the choice is too uncertain for `abstain` or `max_error`
     confidence: Confidence | None = None
     uncertainty: Uncertainty | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)  # other fields of the input
-    details: Mapping[str, Any] = field(default_factory=dict)  # the metric's, about the choice
-    samples: Sequence[Sample] | None = None  # those of `translate` and `answer`, otherwise None
+    details: Mapping[str, Any] = field(default_factory=dict)  # about the choice, by the metric
+    samples: Sequence[Sample] | None = None  # drawn by `translate` or `answer`
     reference_samples: Sequence[Sample] | None = None  # those of separate references
 
     def __repr__(self) -> str:
@@ -66,11 +66,11 @@ class DecodedSegment:
 
     @property
     def usage(self) -> dict[str, int] | None:
-        """Tokens that the samples of `translate` took, references included, if they are known."""
+        """Tokens of the samples, including those of separate references; None if unknown."""
         return _usage(self.samples, self.reference_samples)
 
     def _computed(self, name: str) -> object:
-        """What is no field, because it fits into no table."""
+        """An attribute that is not a field, so that tables of results do not contain it."""
         found: object = vars(self).get(f"_{name}")
         if found is None:
             raise InputError(self.error)
@@ -93,7 +93,7 @@ class DecodedSegment:
         return made
 
     def as_record(self) -> dict[str, Any]:
-        """The fields of a JSON line with the choice and the samples, which every call reads."""
+        """The choice and the samples as fields of a JSON line, which every call can read."""
         index: int | None
         if self.samples is None:
             samples, index = columns_of(self.segment), self.ranking.best
@@ -122,8 +122,8 @@ class SampledPrompt:
     """
 
     id: Any  # the id in the input, or the position if it has none
-    position: int  # the prompt's place in the input
-    samples: Sequence[Sample] = ()  # equal ones may be one sample with a count
+    position: int  # the prompt's position in the input, from 0
+    samples: Sequence[Sample] = ()  # equal ones may be merged into one with a count
     error: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)  # other fields of the input
     reference_samples: Sequence[Sample] | None = None  # those of separate references
@@ -135,7 +135,7 @@ class SampledPrompt:
 
     @property
     def segment(self) -> Segment:
-        """The samples as hypotheses, and as references unless these were sampled separately."""
+        """The samples as hypotheses; also as references, if none were sampled separately."""
         return segment_of(self._drawn, source_of(dict(self.fields)), AUTO, self.position,
                           self.reference_samples)
 
@@ -145,7 +145,7 @@ class SampledPrompt:
 
     @property
     def usage(self) -> dict[str, int] | None:
-        """Tokens of the prompt and of all samples, references included, if they are known."""
+        """Tokens of the prompt and all samples, including separate references; None if unknown."""
         return _usage(self.samples, self.reference_samples)
 
     @property
@@ -160,7 +160,7 @@ class SampledPrompt:
                    record.reference_samples)
 
     def as_record(self) -> dict[str, Any]:
-        """The fields of the JSON line that the command writes, which every call reads."""
+        """The fields of the JSON line that the command writes, which every call can read."""
         return {**self.fields, "id": self.id,
                 **sample_columns(self._drawn, self.reference_samples)}
 
@@ -174,16 +174,16 @@ class RunSummary:
     """
 
     output: str
-    segments: int  # in the output, those of an earlier run that was resumed included
-    failed: int  # segments among them without a result
+    segments: int  # segments in the output, including those of a resumed run
+    failed: int  # of these, segments without a result
     seconds: float  # duration of this run
     counts: Mapping[str, int] = field(default_factory=dict)  # pairs, samples, tokens, ...
     signatures: Sequence[str] = ()
-    unfinished: Sequence[str] = ()  # the reasons why inputs could not be read to their end
+    unfinished: Sequence[str] = ()  # errors that ended the reading of inputs
 
 
 def _listed(segment: Segment, samples: Sequence[Sample] | None) -> Sequence[str]:
-    """The texts that `index` counts: those drawn, of which some may be no candidates."""
+    """The texts that `index` refers to: all that were drawn, even if they are not candidates."""
     if samples is None:
         return segment.hypotheses
     return [sample.text for sample in distinct(samples)]

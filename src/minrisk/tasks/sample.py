@@ -1,4 +1,4 @@
-"""`sample` and `minrisk.sample`: prompts in, samples out."""
+"""`sample` and `minrisk.sample`: samples for prompts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OnBlank = Literal["copy", "fail"]
 
 @dataclass(frozen=True)
 class PromptOptions(Options):
-    """How prompts are read, and how many samples each gets."""
+    """How prompts are read, and how many samples are drawn for each."""
 
     input_format: InputFormat = flag(
         "auto", section="Input", advanced=True,
@@ -61,7 +61,7 @@ class PromptOptions(Options):
 
 @dataclass(frozen=True)
 class Sampling:
-    """Prompts and the sampler that draws for them: what `sample` and `translate` have in common."""
+    """Prompts and their sampler: shared by `sample`, `translate` and `answer`."""
 
     corpus: Corpus
     sampler: Sampler
@@ -77,7 +77,7 @@ class Sampling:
         return self.sampler.with_options(**self.reference_options)
 
     def stages(self, config: RunOptions, must_instruct: bool = False) -> list[Stage]:
-        """The stages that sample, for hypotheses and then for references of their own."""
+        """The stages that draw samples and, if requested, separate references."""
         options = self.options
         samples = GenerateSamples(self.sampler, options.num_samples, options.seed,
                                   config.batch_size, config.on_error, options.on_blank == "fail",
@@ -91,7 +91,7 @@ class Sampling:
     def job(self, pools: Sequence[WorkerPool], *, settings: Mapping[str, Any],
             drawing: Mapping[str, Any] | None = None, signatures: Sequence[str] = (),
             format: OutputFormat, columns: Sequence[str], matrix: str | None = None) -> Job:
-        """The job of these pools, the first of which samples."""
+        """The job with these pools of workers; the first one samples."""
         options = self.options
         lines = PromptReader(self.corpus.files, options.input_format)
         drawn = {"n": options.num_samples, "seed": options.seed, **(drawing or {})}
@@ -113,7 +113,7 @@ class Sampling:
 
     @property
     def _references(self) -> dict[str, Any]:
-        """The number of separate references, and the options that differ from the samples'."""
+        """Settings of separate references: their number, and options that differ."""
         if self.options.reference_samples is None:
             return {}
         own = settings_of(self.sampler, "sampler")
@@ -123,7 +123,7 @@ class Sampling:
 
 
 def reference_seed(seed: int) -> int:
-    """The seed of separate references, whose random streams must not be those of the samples."""
+    """The seed of separate references, so that they are independent of the samples."""
     return int(np.random.SeedSequence([seed, 1]).generate_state(1)[0])
 
 
@@ -136,7 +136,7 @@ def _check_no_references(record: Record) -> None:
 
 @dataclass(frozen=True)
 class SampleOutput(Options):
-    """What the output of `sample` says of each prompt."""
+    """What the output of `sample` says about each prompt."""
 
     repeat: bool = flag(False, section="Output",
                         help="Write equal samples one by one, without counts.")
@@ -180,28 +180,27 @@ def sample(
 ) -> Generator[SampledPrompt] | RunSummary:
     """Draw n samples for every prompt, as `minrisk sample` does.
 
-    Without `output`, prompts are read and sampled from as the iterator is asked for them. A seed
-    gives the same samples whatever the batch, but for rounding.
+    Without `output`, prompts are read and sampled lazily, as results are consumed. Samples only
+    depend on the seed, not on the batch, except for rounding.
 
     Args:
         prompts: an iterable of prompts: strings, dicts with the fields of a JSON line ("source",
             "prompt" or "messages", "id", ...), or lists of messages; or a `pathlib.Path` of a file
-            with a source a line or JSON lines, or several of them. A string is always a prompt.
+            with one source per line or JSON lines, or several of them. A string is always a prompt.
         n: number of samples of each prompt.
-        sampler: a sampler or its name; "hf" unless given, or "openai" where there is an `endpoint`.
+        sampler: a sampler or its name; default: "hf", or "openai" with an `endpoint`.
         seed: seed of everything that is drawn at random.
-        reference_samples: number of further samples of each prompt that are the references, and
-            no hypotheses; the samples themselves are the references unless given.
-        reference_options: options of the sampler of these, such as `{"temperature": 1.0}`, where
-            they differ; their random streams do in any case.
+        reference_samples: number of separate samples of each prompt that serve as references;
+            default: none, the samples themselves are the references.
+        reference_options: options of the sampler of these that differ, such as
+            `{"temperature": 1.0}`; they are drawn independently in any case.
         output: file or folder to write, as the command line does.
-        repeat: whether the output has a sample as often as it was drawn, instead of its count.
-        format: of the output: "json" (unless given), "text" for n lines of plain text for every
-            prompt, or "csv" for CSV with a header.
-        on_blank: what a blank source gives: "copy" (unless given) for blank samples, or "fail".
-        input_format: format of files: "text", "json", or "auto" (unless given) for what they look
-            like.
-        options: also of a sampler that is given by name (`model=...`), and of the run, as of
+        repeat: whether the output repeats equal samples instead of counting them.
+        format: format of the output: "json" (default), "text" for n lines of plain text per prompt,
+            or "csv" for CSV with a header.
+        on_blank: result of a blank source: "copy" (default) for blank samples, or "fail".
+        input_format: format of files: "text", "json", or "auto" (default) to detect it.
+        options: also of a sampler that is given by name (`model=...`), and of the run, as in
             `decode_corpus`: `workers`, `resume`, `overwrite`, `on_error`, `progress`, ...
 
     Returns:
@@ -209,9 +208,9 @@ def sample(
         with `output`, a summary of what was written.
 
     Raises:
-        InputError: if an argument is invalid; for a prompt that fails if `on_error` is "stop",
-            or if all of the first ones do.
-        UnusableError: if a model is not there, or a server does not answer.
+        InputError: if an argument is invalid; if a prompt fails and `on_error` is "stop"; or if all
+            of the first prompts fail.
+        UnusableError: if a model does not exist, or a server does not answer.
         MissingExtra: if the sampler needs a package that is not installed.
 
     >>> from minrisk.plugins import Sample, Sampler
@@ -234,7 +233,7 @@ def sample(
 
 def called_sampling(call: Call, prompts: Prompts, sampler: SamplerLike | None, n: int,
                     seed: int) -> Sampling:
-    """The prompts of a call and the sampler that draws for them."""
+    """The prompts of a call and their sampler."""
     check_numbers(n, seed)
     options = call.take(PromptOptions, num_samples=n, seed=seed)
     changes = call.option("reference_options") or {}

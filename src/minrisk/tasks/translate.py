@@ -1,4 +1,4 @@
-"""`translate`, `answer` and their Python calls: prompts in, the best of many samples out."""
+"""`translate` and `answer`, as tasks and as Python calls: the best of many samples per prompt."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from minrisk.tasks.keywords import TranslateKeywords
 from minrisk.tasks.results import DecodedSegment, RunSummary
 from minrisk.tasks.sample import Sampling, called_sampling
 
-ANSWER_SAMPLES = 16  # of each prompt of a language model, which may cost money
+ANSWER_SAMPLES = 16  # samples per prompt; few, because language models may cost money
 
 
 def voting_metric(sampler: Sampler) -> AnyMetric | None:
-    """The metric that counts the votes by which sampling ends, if it does."""
+    """The metric that counts votes as the sampler's early stopping does; None without a vote."""
     return None if sampler.vote is None else named_metric("exact-match", pattern=sampler.vote)
 
 
 @dataclass(frozen=True)
 class TranslationOutput(ChoiceOutput):
-    """How `translate` chooses among samples, and what its output says of each source."""
+    """How `translate` chooses among samples, and what its output says about each source."""
 
     must_instruct: ClassVar[bool] = True  # a causal model must be told to translate
     prefer_finished: ClassVar[bool] = False
@@ -58,7 +58,8 @@ class TranslationOutput(ChoiceOutput):
             last: Stage | None = None) -> Job:
         """The job of `translate`; `last` replaces the stage that writes."""
         seed, writer = sampling.options.seed, self.writer(config.output, strategy)
-        choose = self.choose(strategy, replace(config, batch_size=None), seed)  # it is for sampling
+        # batch_size applies to sampling only
+        choose = self.choose(strategy, replace(config, batch_size=None), seed)
         # the first pool samples, on GPUs if there are any; the second decodes the samples
         pools = [replace(config, workers=self.sampling_workers).pool(
                      *sampling.stages(config, self.must_instruct)),
@@ -81,10 +82,10 @@ class TranslationOutput(ChoiceOutput):
 
 @dataclass(frozen=True)
 class AnswerOutput(TranslationOutput):
-    """The same for `answer`: prompts instruct by themselves, and answers may have many lines."""
+    """Options of `answer`: prompts contain instructions, and answers may have many lines."""
 
     must_instruct: ClassVar[bool] = False
-    prefer_finished: ClassVar[bool] = True  # as `serve` does
+    prefer_finished: ClassVar[bool] = True  # as in `serve`
 
     format: ChoiceFormat = flag("json", section="Output", help=FORMAT_HELP)
 
@@ -122,21 +123,21 @@ def translate(
     """Draw n samples for every source and keep the best, as `minrisk translate` does.
 
     Args:
-        sources: as the prompts of `sample`.
+        sources: as `prompts` in `sample`.
         n: number of samples of each source.
-        sampler: a sampler or its name; "hf" unless given, or "openai" where there is an `endpoint`.
-        metric: a metric, its name or class, or a function of hypothesis and reference; unless
-            given, chrF, or `ExactMatch` with the pattern of a sampler with `vote`.
-        strategy: a strategy, its name or class; standard MBR unless given.
+        sampler: a sampler or its name; default: "hf", or "openai" with an `endpoint`.
+        metric: a metric, its name or class, or a function of hypothesis and reference; default:
+            chrF, or `ExactMatch` with the pattern of the sampler's `vote`.
+        strategy: a strategy, its name or class; default: standard MBR.
         seed: seed of everything that is drawn at random.
         output: file or folder to write, as the command line does.
         options: `weights` of samples as references ("uniform", "logprobs" or
             "length-normalised"); `confidence`, `uncertainty`, `abstain`, `calibration` and
-            `max_error`, as of `decode_corpus`; of the output `format` ("text", "json" or "csv"),
+            `max_error`, as in `decode_corpus`; `format` of the output ("text", "json" or "csv"),
             `nbest`, `utilities` and `matrix`; `on_blank`, `input_format`, `reference_samples` and
-            `reference_options`, as of `sample`; `sampling_workers`, the number of workers that
-            sample, on the GPUs, where `workers` is the number that decode; options of a sampler and
-            a strategy that are given by name; and those of the run, as of `decode_corpus`.
+            `reference_options`, as in `sample`; `sampling_workers`, the number of workers that
+            sample (on GPUs), while `workers` is the number that decode; options of a sampler and a
+            strategy that are given by name; and those of the run, as in `decode_corpus`.
 
     Returns:
         An iterator of results in input order, each with its `ranking` and `samples`, or its `error`
@@ -193,17 +194,17 @@ def answer(
 ) -> DecodedSegment | Generator[DecodedSegment] | RunSummary:
     """Draw n samples for every prompt and keep the best, as `minrisk answer` does.
 
-    It is `translate` for prompts that are no translations, and writes JSON lines unless told
-    otherwise, because answers may have many lines.
+    It is `translate` for prompts other than translations. Its output is JSON lines by default,
+    because answers may have many lines.
 
     Args:
-        prompts: as of `sample`, or one prompt as a string.
+        prompts: as in `sample`, or one prompt as a string.
         n: number of samples of each prompt.
-        sampler, metric, strategy, seed, output, options: as of `translate`.
+        sampler, metric, strategy, seed, output, options: as in `translate`.
 
     Returns:
-        As `translate` does, or the result of the one prompt; with the metric "exact-match",
-        `answer` is the answer, and `details` has its votes.
+        As in `translate`, or a single result for a single prompt; with the metric "exact-match",
+        results have the `answer`, and its votes in `details`.
 
     Raises:
         InputError, UnusableError, MissingExtra: as `translate` does.
@@ -230,12 +231,12 @@ def answer(
 
 async def answer_async(prompt: str | Mapping[str, Any] | Sequence[Message],
                        n: int = ANSWER_SAMPLES, **options: Any) -> DecodedSegment:
-    """`answer` for one prompt, which leaves the running event loop to others.
+    """`answer` for one prompt, without blocking the running event loop.
 
     Args:
         prompt: a string, a dict with the fields of a JSON line, or a list of messages.
         n: number of samples.
-        options: as of `answer`, without `output`.
+        options: as in `answer`, without `output`.
 
     Returns:
         The result.
@@ -261,7 +262,7 @@ def _best(kind: type[TranslationOutput], prompts: Prompts, n: int, sampler: Samp
           metric: MetricLike | None, strategy: StrategyLike | None, seed: int,
           output: FilePath | None, options: Mapping[str, Any],
           ) -> Generator[DecodedSegment] | RunSummary:
-    """The best sample of every prompt."""
+    """The common implementation of `translate` and `answer`."""
     call = Call(output, options)
     choices = call.take(kind)
     if output is None:
@@ -271,7 +272,7 @@ def _best(kind: type[TranslationOutput], prompts: Prompts, n: int, sampler: Samp
         chosen = call.strategy(
             strategy, voting_metric(sampling.sampler) if metric is None else metric, seed,
             is_seed_used=True)
-    else:  # an object has its seed and its metric
+    else:  # an object has its own seed and metric
         chosen = call.strategy(strategy, metric)
     last = None if output is not None else collect(partial(
         DecodedSegment.of, signature=choices.signature(chosen), abstain=choices.abstain))

@@ -1,4 +1,4 @@
-"""`validate` and `minrisk.validate`: which strategy to trust, on one's own samples and metric."""
+"""`validate` and `minrisk.validate`: compare strategies on the user's samples and metric."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ from minrisk.tasks.keywords import ValidateKeywords
 
 @dataclass(frozen=True)
 class StudyScope(Options):
-    """What a validation asks, and of how many segments."""
+    """The criteria of a validation, and the number of segments."""
 
     top: int = flag(20, section="Method", metavar="K", ge=1,
                     help="Number of best hypotheses among which the exact choice is looked for.")
     tolerance: float | None = flag(
         None, section="Method", metavar="U", ge=0,
         help="Utility that a recommended strategy may lose, at the upper end of its 95% "
-        "interval; unless given, 1% of what exact MBR gains over a random sample.")
+        "interval; default: 1% of what exact MBR gains over a random sample.")
     seed: int = flag(0, section="Method", metavar="S", ge=0, help="Seed of random choices.")
     limit: int | None = flag(None, section="Input", metavar="N", ge=1, le=MAX_RECORDS,
                              help=LIMIT_HELP)
 
 
 class Validating:
-    """A study of segments, and the run that does it."""
+    """A study of strategies on segments, and the run that does it."""
 
     def __init__(self, corpus: Corpus, metric: AnyMetric, strategies: Sequence[str] | None,
                  scope: StudyScope, weighting: Weighting, note: Callable[[LeftOut], None],
@@ -63,7 +63,7 @@ class Validating:
         self._reader = PreviewReader(self._corpus.reader(lines))
         self._parser = self._corpus.parser(lines)
         for name in strategies or ():
-            STRATEGIES.get(name)  # raises InputError if there is none
+            STRATEGIES.get(name)  # raises InputError for unknown names
         names = strategies
         if names is None:
             other = [name for name, cls in STRATEGIES.installed()
@@ -75,7 +75,7 @@ class Validating:
                            seed=scope.seed, weights=str(weighting), **further)
 
     def job(self, config: RunOptions) -> Job:
-        """The results of segments go to the output, or are collected if there is none."""
+        """The job that writes the results of segments, or collects them without an output."""
         if config.output is not None and (config.is_stream or config.is_folder):
             raise InputError(Wording("output={output!r} must be a file, which can be read again",
                                      output=config.output))
@@ -97,14 +97,14 @@ class Validating:
 
     def result(self, config: RunOptions, collected: Sequence[TrialResults | None],
                skipped: Sequence[str] = ()) -> Validation:
-        """The result of the run; `skipped` are strategies that could not be tried."""
+        """The result of the run; `skipped` names strategies that could not be tried."""
         results = self._results(config, collected)
         summary = summarise(self.study.trials, results, self._scope.tolerance)
         return Validation(summary, self.study.signature, skipped, self.study)
 
     def _results(self, config: RunOptions,
                   collected: Sequence[TrialResults | None]) -> list[TrialResults]:
-        """The results of all segments that did not fail: those collected, or in the output."""
+        """The results of all segments that did not fail: as collected, or from the output."""
         if config.output is not None:
             labels = [trial.label for trial in self.study.trials]
             return list(read_trial_results(Input(config.output),
@@ -126,30 +126,29 @@ def validate(
     """Try the strategies that fit the metric, and recommend one, as `minrisk validate` does.
 
     Args:
-        segments: as of `decode_corpus`.
+        segments: as in `decode_corpus`.
         metric: a metric, its name or class, or a function of hypothesis and reference.
-        strategies: names of those to try; unless given, all that fit the metric and approximate
+        strategies: names of strategies to try; default: all that fit the metric and approximate
             standard MBR.
-        top: k of the top-k accuracy; 20 unless given.
-        tolerance: largest loss of utility of a strategy that is recommended, at the upper end of
-            its 95% interval over segments; 1% of what exact MBR gains over a random sample unless
-            given.
-        weights, weights_temperature: as of `decode_corpus`.
+        top: k of the top-k accuracy; default: 20.
+        tolerance: largest loss of utility of a recommended strategy, at the upper end of its 95%
+            interval over segments; default: 1% of what exact MBR gains over a random sample.
+        weights, weights_temperature: as in `decode_corpus`.
         seed: seed of random choices.
-        limit: number of segments to read at most.
-        coarse: the cheaper metric of "coarse-to-fine", which is tried if it is given; with
-            "cascade" among `strategies`, the strategy of its first stage.
-        fine: the strategy of the second stage of "cascade"; "standard" unless given.
-        quality: the metric of "quality-then-mbr", which is tried if it is given.
-        output: file for every segment's results as JSON lines, which `resume` goes on with.
-        options: also of the run, as of `decode_corpus`.
+        limit: maximum number of segments to read.
+        coarse: the cheaper metric of "coarse-to-fine", which is only tried with it; with "cascade"
+            among `strategies`, the strategy of its first stage.
+        fine: the strategy of the second stage of "cascade"; default: "standard".
+        quality: the metric of "quality-then-mbr", which is only tried with it.
+        output: file for the results of every segment as JSON lines; `resume` continues it.
+        options: also of the run, as in `decode_corpus`.
 
     Returns:
-        The table, the recommended strategy, and methods that save and plot them.
+        The table and the recommended strategy, with methods to save and plot them.
 
     Raises:
-        InputError: if an argument is invalid, a strategy that is named does not run with the
-            metric, or no segment can be evaluated.
+        InputError: if an argument is invalid, a named strategy does not work with the metric, or no
+            segment can be evaluated.
 
     >>> corpus = [["the cat sat", "a cat sat", "the dog sat", "the cat sat"]] * 2
     >>> found = validate(corpus, "chrf", strategies=["aggregate"])
@@ -177,7 +176,7 @@ def validate(
 
 def _further(metric: AnyMetric, given: Mapping[str, Any], strategies: Sequence[str],
              seed: int) -> dict[str, AnyMetric | Strategy]:
-    """Second metrics of strategies, or the stages of a strategy that is named."""
+    """Second metrics of strategies, or the stages of a named strategy."""
     found: dict[str, AnyMetric | Strategy] = {}
     stages = [field for field in ("coarse", "fine") if "cascade" in strategies]
     if given["fine"] and not stages:
