@@ -1,4 +1,4 @@
-"""`minrisk calibrate`: how probable it is that a choice is right, from choices that are known."""
+"""`minrisk calibrate`: calibrates confidence on choices that are known to be right or wrong."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from minrisk.tasks.calibrate import CalibrateOptions, report_of
 
 @dataclass(frozen=True)
 class GoldMetric(MetricOptions):
-    """A metric that compares texts with gold answers, where they need not be equal to them."""
+    """A metric that compares texts with gold answers, if these need not be equal."""
 
     metric: str | None = flag(  # type: ignore[assignment]  # none unless it is named
         None, section="Method", metavar="NAME", registry=METRICS,
-        help="Metric that compares texts with gold answers; unless given, answers are equal to "
-        "them or not. --metric.FIELD sets its fields.")
+        help="Metric that compares texts with gold answers; default: answers must be equal. "
+        "--metric.FIELD sets its fields.")
 
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:

@@ -71,11 +71,11 @@ class SegmentInput(SegmentOptions, JsonInput):
         help="References of plain text, if not the hypotheses themselves.")
     num_references: int | None = flag(
         None, section="Input", metavar="N", ge=1,
-        help="Number of reference lines per segment; as --num-candidates unless given.")
+        help="Number of reference lines per segment; default: that of --num-candidates.")
     reference_lprobs: str | None = flag(
         None, section="Input", metavar="FILE", advanced=True,
-        help="Log-probabilities of the references of plain text, one per line; they are weights, "
-        "unless --weights uniform.")
+        help="Log-probabilities of the references of plain text, one per line; they are used as "
+        "weights unless --weights uniform.")
     limit: int | None = flag(None, section="Input", metavar="N", ge=1, le=MAX_RECORDS,
                              help=LIMIT_HELP)
     # comet-mbr's name of INPUT

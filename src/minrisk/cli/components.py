@@ -137,7 +137,7 @@ class StrategyOptions(ComponentOptions):
     registries = (STRATEGIES, METRICS)
 
     metric: str | None = flag(None, section="Method", metavar="NAME", registry=METRICS,
-                              help=f"Metric that scores hypotheses, {METRIC} unless given; "
+                              help=f"Metric that scores hypotheses; default: {METRIC}. "
                               "--metric.FIELD sets its fields.")
     strategy: str = flag(STRATEGY, section="Method", metavar="NAME", registry=STRATEGIES,
                          help="Strategy that computes the utilities; --FIELD sets its fields.")
@@ -240,7 +240,7 @@ class SamplerOptions(ComponentOptions):
         f"[default: {SAMPLER}, or {ENDPOINT_SAMPLER} with an --endpoint]")
     endpoint: str | None = flag(
         None, section="Sampling", metavar="URL",
-        help="Address of a server with OpenAI's protocol, such as http://localhost:8000/v1.")
+        help="URL of an OpenAI-compatible server, such as http://localhost:8000/v1.")
 
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:

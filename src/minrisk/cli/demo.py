@@ -168,7 +168,7 @@ class DemoOptions:
         False, section="Output",
         help="Write the samples themselves as JSON lines, to try other commands with.")
     limit: int | None = flag(None, metavar="N", ge=1, le=MAX_RECORDS,
-                             help="Number of segments to decode; all unless given.")
+                             help="Number of segments to decode; default: all.")
     seed: int = flag(0, metavar="S", ge=0, help="Seed of all random choices.")
     threads: int | None = flag(None, metavar="T", ge=1, le=MAX_THREADS, help=THREADS_HELP)
     quiet: bool = flag(False, "-q", help=QUIET_HELP)

@@ -48,12 +48,12 @@ class CommandRun(RunOptions):
     output: str | None = flag(
         "-", "-o", section="Output", metavar="FILE",
         help="Output file, compressed if it ends in .gz, .xz or .zst; or folder (out/, "
-        "s3://bucket/out/) with a file for each INPUT; standard output unless given.")
+        "s3://bucket/out/) with a file for each INPUT; default: standard output.")
     report: str | None = flag(
         None, metavar="FILE", advanced=True,
         help="JSON report of the run: counts, workers, seconds of each stage.")
     config: str | None = flag(None, metavar="FILE",
-                              help="YAML file with values of options; the command line wins.")
+                              help="YAML file with options; the command line takes precedence.")
     quiet: bool = flag(False, "-q", help=QUIET_HELP)
 
     def apply(self) -> None:

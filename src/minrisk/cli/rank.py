@@ -40,8 +40,7 @@ class RankOptions(WorkerOptions):
         help="Scores against the average of all references, or exactly against each.")
     output: str = flag(
         "-", "-o", section="Output", metavar="FILE",
-        help="Output file, compressed if it ends in .gz, .xz or .zst; standard output unless "
-        "given.")
+        help="Output file, compressed if it ends in .gz, .xz or .zst; default: standard output.")
     overwrite: bool = flag(False, help="Replace an output that exists.")
     nbest: int | None = flag(None, section="Output", metavar="K", ge=1,
                              help="Add the K best hypotheses.")

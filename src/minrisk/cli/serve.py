@@ -49,32 +49,32 @@ class BackendOptions(ComponentOptions):
     registries = ()
 
     upstream: str | None = flag(
-        None, section="Sampling", metavar="URL", help="Address of a server with OpenAI's protocol "
-        "that samples, such as http://localhost:8000/v1.")
+        None, section="Sampling", metavar="URL", help="URL of the OpenAI-compatible server that "
+        "samples, such as http://localhost:8000/v1.")
     model: str | None = flag(
-        None, section="Sampling", metavar="NAME", help="The only model that clients may name, all "
-        "of the upstream's unless given; without --upstream, folder or hub name of a local model.")
+        None, section="Sampling", metavar="NAME", help="The only model that clients may request; "
+        "default: all of the upstream's. Without --upstream, folder or hub name of a local model.")
     samples: int = flag(ANSWER_SAMPLES, "-n", section="Sampling", metavar="N", ge=1,
                         help="Number of samples of each request.")
     max_samples: int = flag(64, section="Sampling", metavar="N", ge=1,
-                            help="Largest number of samples that a client may ask for.")
+                            help="Largest number of samples that a client may request.")
     min_samples: int = flag(
         1, section="Sampling", metavar="N", ge=1, advanced=True,
-        help="Smallest number of samples that are an answer, where others fail or are late.")
+        help="Smallest number of samples to answer with, if others fail or are late.")
     temperature: float = flag(1.0, section="Sampling", metavar="T", gt=0,
-                              help="Temperature of requests that have none.")
+                              help="Temperature of requests without one.")
     min_temperature: float | None = flag(
         None, section="Sampling", metavar="T", gt=0, advanced=True,
         help="Smallest temperature: requests below it, such as those of evaluations at 0, are "
-        "sampled at this one, and do not pass through.")
+        "sampled at this temperature instead of passed through.")
     per_request: int = flag(
         16, section="Sampling", metavar="N", ge=1, advanced=True,
-        help="Number of samples per upstream request; fewer where that is refused.")
+        help="Number of samples per upstream request; fewer if the upstream refuses that.")
     key_variable: str = flag("OPENAI_API_KEY", section="Sampling", metavar="NAME", advanced=True,
                              help="Environment variable with the upstream's key.")
     alias: tuple[str, ...] = flag(
         (), section="Sampling", metavar="NAME=MODEL[,samples=N][,metric=M][,strategy=S]",
-        help="Further name for a model, with its own way of choosing; may be given several times.")
+        help="Alias of a model, with its own way of choosing; may be given several times.")
 
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
@@ -108,26 +108,25 @@ class ChoiceOptions(MeasureOptions):
         help="Weights of samples as references: equal, or by their log-probabilities.")
     allow_metric: tuple[str, ...] = flag(
         (), section="Method", metavar="NAME", registry=METRICS,
-        help="Metric that clients may choose; may be given several times.")
+        help="Metric that clients may request; may be given several times.")
     allow_strategy: tuple[str, ...] = flag(
         (), section="Method", metavar="NAME", registry=STRATEGIES,
-        help="Strategy that clients may choose; may be given several times.")
+        help="Strategy that clients may request; may be given several times.")
     allow_truncated: bool = flag(
         False, section="Method", advanced=True,
-        help="Let samples truncated at the limit of tokens win over finished ones.")
+        help="Let samples truncated at the token limit win over finished ones.")
     confidence: bool | None = flag(
-        None, section="Output", help="Add the confidence of each choice; without a flag, where no "
-        "model is needed for it.")
+        None, section="Output", help="Add the confidence of each choice; default: only if that "
+        "needs no model.")
     abstain_as: Literal["refusal", "error", "text"] = flag(
         "refusal", section="Output", advanced=True,
-        help="Form of an answer that --abstain or --max-error withholds: a refusal of OpenAI's "
-        "protocol, an error of status 422, or the text of --abstain-text.")
+        help="Form of an abstention (--abstain, --max-error): a refusal as in OpenAI's API, an "
+        "error with status 422, or the text of --abstain-text.")
     abstain_text: str = flag("", section="Output", metavar="TEXT", advanced=True,
                              help="Answer with --abstain-as text.")
     stop_error: float = flag(
         0.05, section="Method", metavar="P", ge=0, le=0.5, advanced=True,
-        help="Error rate at which a vote of answers that are equal or not is stopped early; 0 "
-        "draws all samples.")
+        help="Error rate of the early stopping of majority votes; 0 draws all samples.")
 
 
 @dataclass(frozen=True)
@@ -136,36 +135,36 @@ class ServerOptions:
 
     host: str = flag("127.0.0.1", metavar="ADDRESS", help="Address to listen on.")
     port: int = flag(8001, metavar="PORT", ge=0, le=65535,
-                     help="Port to listen on; 0 is any that is free.")
+                     help="Port to listen on; 0: any free port.")
     api_key_file: str | None = flag(
-        None, metavar="FILE", help="Keys of clients, one a line; or in the environment variable "
-        f"{_KEYS}.")
+        None, metavar="FILE", help="API keys of clients, one per line; or in the environment "
+        f"variable {_KEYS}.")
     allow_host: tuple[str, ...] = flag(
-        (), metavar="NAME", advanced=True, help="Host name by which clients may reach a server on "
-        "loopback that has no keys, such as that of a proxy; may be given several times.")
+        (), metavar="NAME", advanced=True, help="Host name that a server on loopback without keys "
+        "accepts, such as that of a proxy; may be given several times.")
     allow_origin: str | None = flag(None, metavar="ORIGIN", advanced=True,
-                                    help="Origin of web pages that may call (CORS).")
+                                    help="Origin of web pages that may send requests (CORS).")
     page: bool = flag(False, advanced=True,
                       help="Show the state and the last requests, with their texts, at /.")
     record: str | None = flag(
         None, section="Output", metavar="FILE",
         help="File to append requests and their samples to.")
     config: str | None = flag(None, metavar="FILE",
-                              help="YAML file with values of options; the command line wins.")
+                              help="YAML file with options; the command line takes precedence.")
 
 
 @dataclass(frozen=True)
 class LimitOptions:
     deadline: float = flag(
         600.0, metavar="S", gt=0,
-        help="Seconds after which a request is answered with the samples that are there.")
+        help="Seconds after which a request is answered with the samples that have arrived.")
     connect_timeout: float = flag(10.0, metavar="S", gt=0, advanced=True,
-                                  help="Seconds to get a connection to the upstream.")
+                                  help="Seconds to connect to the upstream.")
     idle_timeout: float = flag(300.0, metavar="S", gt=0, advanced=True,
                                help="Seconds that the upstream may be silent.")
     retries: int = flag(
         2, metavar="N", ge=0, advanced=True,
-        help="Number of retries of an upstream request that failed for the time being.")
+        help="Number of retries of an upstream request after transient errors.")
     concurrency: int = flag(256, metavar="N", ge=1,
                             help="Number of samples drawn at a time, over all requests.")
     queue: int = flag(1024, metavar="N", ge=0, advanced=True, help="Number of requests that may "
@@ -173,7 +172,7 @@ class LimitOptions:
     choosing_deadline: float = flag(60.0, metavar="S", gt=0, advanced=True,
                                     help="Seconds to choose one of the samples of a request.")
     max_body: int = flag(32, metavar="MB", ge=1, advanced=True,
-                         help="Megabytes of the largest request.")
+                         help="Largest request, in megabytes.")
     grace: float = flag(30.0, metavar="S", ge=0, advanced=True,
                         help="Seconds for unfinished requests after SIGTERM.")
 

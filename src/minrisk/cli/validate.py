@@ -23,8 +23,7 @@ from minrisk.tasks.validate import StudyScope, Validating
 class ValidateScope(StudyScope):
     strategy: tuple[str, ...] = flag(
         (), section="Method", metavar="NAME", registry=STRATEGIES,
-        help="Strategy to try; may be given several times. Those that "
-        "fit the metric unless given.")
+        help="Strategy to try; may be given several times. Default: those that fit the metric.")
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class StudyOutput:
 class ValidateRun(CommandRun):
     output: str | None = flag(
         None, "-o", section="Output", metavar="FILE",
-        help="File for the results of every segment, as JSON lines; none unless given.")
+        help="File for the results of every segment, as JSON lines; default: none.")
 
 
 @command(examples="""\

@@ -1,7 +1,7 @@
-"""How well signals of confidence tell right choices from wrong ones, and a map to probabilities.
+"""How well confidence signals separate right from wrong choices, and calibration of a signal.
 
-Every map is judged on choices that it was not fitted on: those with even numbers by a map of the
-odd ones, and the other way round. Intervals are of a bootstrap over choices.
+Maps to probabilities are evaluated by two-fold cross-fitting: choices with even numbers by a map
+fitted to the odd ones, and vice versa. Intervals are from a bootstrap over choices.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from minrisk.io.files import Input
 from minrisk.io.store import write_text
 from minrisk.io.text import FilePath
 
-MIN_CHOICES = 20  # of two halves, and five bins
-ERRORS = (0.01, 0.02, 0.05, 0.1, 0.2)  # that a report has the thresholds of
+MIN_CHOICES = 20  # enough for two halves and five bins
+ERRORS = (0.01, 0.02, 0.05, 0.1, 0.2)  # error rates for which a report has thresholds
 BINS = 5
-_ENDS = (0.025, 0.975)  # of the intervals
-_RIDGE = 1e-6  # so that a signal without variance has a slope, of 0
-_STEPS = 100
-_BLOCK = 1 << 22  # counts of choices in resamples at a time
+_ENDS = (0.025, 0.975)  # quantiles of the 95% intervals
+_RIDGE = 1e-6  # gives a signal without variance the slope 0
+_STEPS = 100  # limit of Newton steps
+_BLOCK = 1 << 22  # elements of (resamples, choices) arrays processed at once
 Verdicts = npt.NDArray[np.bool_]  # whether each choice is right
 
 
@@ -58,15 +58,15 @@ class Estimate:
 
 @dataclass(frozen=True)
 class SignalQuality:
-    """How well a signal tells right choices from wrong ones."""
+    """How well a signal separates right from wrong choices."""
 
     name: str
-    missing: int  # choices without it, which count as the least sure
-    auroc: Estimate  # a right choice is surer than a wrong one, with this probability
-    aurc: Estimate  # mean error of the surest choices, over all shares that are answered
+    missing: int  # choices without the signal, which rank as the least certain
+    auroc: Estimate  # probability that a right choice ranks above a wrong one
+    aurc: Estimate  # area under the risk-coverage curve
     ece: Estimate  # expected calibration error of the map
     brier: Estimate  # mean squared error of the map
-    curve: list[tuple[float, float]] = field(repr=False)  # share answered, and its error
+    curve: list[tuple[float, float]] = field(repr=False)  # (coverage, error)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -74,12 +74,12 @@ class SignalQuality:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The threshold for a wanted error, and what it does on choices that it was not made from."""
+    """The threshold for a target error rate, with its cross-fitted coverage and error."""
 
     max_error: float
-    threshold: float | None  # None: the choices do not show that any have such an error
-    answered: float  # share of the choices of the other half, by the threshold of this one
-    error: float | None  # of these; None if none is answered
+    threshold: float | None  # None: no threshold is shown to reach the target
+    answered: float  # coverage: share above the threshold, which is fitted on the other half
+    error: float | None  # error rate of the answered choices; None if there are none
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -87,17 +87,17 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class Bin:
-    """Choices whose calibrated probabilities are next to each other."""
+    """Choices with adjacent calibrated probabilities."""
 
     probability: float
-    right: Estimate
+    right: Estimate  # share of right choices
 
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """What `minrisk.calibrate` found: the calibration, and how far to trust it.
+    """The result of `minrisk.calibrate`: the calibration, and how reliable it is.
 
-    Printed, it is the tables of `minrisk calibrate`.
+    `str` returns the tables of `minrisk calibrate`.
 
     >>> import minrisk
     >>> lines = [{"utility": n / 40, "text": "a", "gold": "a" if n > 9 else "b"} for n in range(40)]
@@ -107,15 +107,15 @@ class CalibrationReport:
     """
 
     calibration: Calibration
-    right: float  # share of the choices
+    right: float  # share of right choices
     signals: Sequence[SignalQuality]
     guarantees: Sequence[Guarantee]
     bins: Sequence[Bin] = field(repr=False)
-    left_out: int = 0  # lines that failed
+    left_out: int = 0  # number of failed lines
 
     @property
     def choices(self) -> int:
-        """How many choices it was made from."""
+        """The number of choices to which it was fitted."""
         return len(self.calibration.right)
 
     def as_json(self) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class CalibrationReport:
         return found
 
     def save(self, path: FilePath) -> None:
-        """Write the file that `calibration=` reads."""
+        """Write a file for the option `calibration=`."""
         write_text(os.fspath(path), json.dumps(self.as_json()) + "\n")
 
     def plot(self, path: FilePath) -> None:
@@ -159,10 +159,10 @@ class CalibrationReport:
 
 
 def read_calibration(path: str) -> Calibration:
-    """The calibration of a file that `minrisk calibrate` wrote.
+    """Read the calibration from a file that `minrisk calibrate` wrote.
 
     Raises:
-        InputError: if the file cannot be read, or has something else.
+        InputError: if the file cannot be read, or is not a calibration.
 
     >>> import minrisk, tempfile
     >>> lines = [{"utility": n / 40, "text": "a", "gold": "a" if n > 9 else "b"} for n in range(40)]
@@ -183,20 +183,20 @@ def read_calibration(path: str) -> Calibration:
 def calibrated(columns: Mapping[str, Floats], right: Verdicts, name: str | None = None,
                level: float = 0.5, signature: str | None = None,
                left_out: int = 0, resamples: int = RESAMPLES) -> CalibrationReport:
-    """The calibration of choices, of which this is known, and its report.
+    """Fit a calibration to choices that are known to be right or wrong, and evaluate it.
 
     Args:
         columns: (N,) the values of each signal, NaN where a choice has none.
         right: (N,) whether each choice is right.
-        name: the signal that is calibrated; the first of `SIGNALS` that there is unless given, so
-            that it does not depend on what is right.
-        level: probability with which the error above a threshold is no more than wanted.
-        signature: how the choices were made, if it is known.
+        name: the signal to calibrate; default: the first of `SIGNALS` that is available, so that
+            the selection does not depend on `right`.
+        level: probability with which the error above a threshold is at most the target.
+        signature: how the choices were made, if known.
         left_out: number of choices that could not be judged.
         resamples: number of bootstrap samples for the intervals.
 
     Raises:
-        InputError: if the choices are too few, or all right or all wrong, or have no such signal.
+        InputError: if the choices are too few, all right or all wrong, or lack the signal.
     """
     _check(right)
     found = {signal.name: signal.in_order(columns[signal.name]) for signal in SIGNALS.values()
@@ -233,13 +233,13 @@ def _check(right: Verdicts) -> None:
 
 
 def halves(count: int) -> list[tuple[Ints, Ints]]:
-    """The places of the choices with even and with odd numbers, in either order."""
+    """The two folds as (fitted, tested): choices with even and odd numbers, and vice versa."""
     even, odd = np.arange(0, count, 2), np.arange(1, count, 2)
     return [(even, odd), (odd, even)]
 
 
 def other_half(signal: Signal, values: Floats, right: Verdicts) -> Floats:
-    """(N,) the probability of each choice by the map of the half that it is not in."""
+    """(N,) the probability of each choice by the map that was fitted to the other half."""
     found = np.empty(right.size)
     for fitted, tested in halves(right.size):
         scaled = on_scale(signal, values, fitted.size)
@@ -249,10 +249,9 @@ def other_half(signal: Signal, values: Floats, right: Verdicts) -> Floats:
 
 
 def fit_map(x: Floats, right: Verdicts) -> tuple[float, float]:
-    """The slope and the intercept of the logistic map; the slope is not negative.
+    """The slope and intercept of a logistic map (Platt scaling); the slope is not negative.
 
-    The targets are those of Platt (1999), a little inside of 0 and 1, so that there is a map where
-    a threshold tells all right choices from all wrong ones.
+    The smoothed targets of Platt (1999) keep the fit finite if the classes are separable.
 
     >>> slope, intercept = fit_map(np.repeat([0.0, 1.0], 500), np.arange(1000) % 4 > 0)
     >>> round(slope, 3), round(float(logistic(np.array([intercept]))[0]), 2)
@@ -274,7 +273,7 @@ def fit_map(x: Floats, right: Verdicts) -> tuple[float, float]:
         if np.abs(step).max() <= 1e-10:
             break
         found, loss = found - step, new
-    if found[1] <= 0:  # the signal tells nothing: all have the same probability
+    if found[1] <= 0:  # the signal is uninformative: all choices get the same probability
         share = float(target.mean())
         return 0.0, float(np.log(share / (1 - share)))
     slope = float(found[1] / scale)
@@ -286,15 +285,15 @@ def _loss(found: Floats, design: Floats, target: Floats) -> float:
     return float((np.logaddexp(0, z) - target * z).sum() + _RIDGE * (found @ found) / 2)
 
 
-# statistics of resamples: `counts` (B, N) says how often each choice is in each of them
+# statistics of resamples; `counts` (B, N): how often each choice is in each of them
 
 
 @dataclass(frozen=True)
 class _Ordered:
-    """Choices from the surest on, in groups of equal values."""
+    """Choices by descending value, in groups of equal values."""
 
     order: Ints
-    starts: Ints  # (G,) first place of each group
+    starts: Ints  # (G,) index of the first choice of each group
 
     @classmethod
     def by(cls, values: Floats) -> _Ordered:
@@ -325,9 +324,9 @@ def auroc(values: Floats, right: Verdicts, counts: Floats) -> Floats:
 
 
 def aurc(values: Floats, right: Verdicts, counts: Floats) -> Floats:
-    """(B,) the mean, over k, of the share of wrong ones among the k surest (Geifman et al. 2019).
+    """(B,) area under the risk-coverage curve: mean over k of the top k's error (Geifman 2019).
 
-    Equal values are in random order, of which it is the mean.
+    Ties are averaged over random orders.
 
     >>> aurc(np.array([2.0, 1.0]), np.array([True, False]), np.ones((1, 2)))
     array([0.25])
@@ -345,13 +344,13 @@ def aurc(values: Floats, right: Verdicts, counts: Floats) -> Floats:
 
 
 def brier(probabilities: Floats, right: Verdicts, counts: Floats) -> Floats:
-    """(B,) the mean squared difference of probability and outcome."""
+    """(B,) Brier score: the mean squared difference of probability and outcome."""
     found: Floats = counts @ (probabilities - right) ** 2 / counts.sum(axis=1)
     return found
 
 
 def ece(probabilities: Floats, right: Verdicts, counts: Floats) -> Floats:
-    """(B,) the mean distance of probability and share of right ones, over bins of equal size."""
+    """(B,) expected calibration error, with bins of equal size."""
     gaps = np.stack([counts[:, rows] @ (probabilities - right)[rows]
                      for rows in _equal_bins(probabilities)])
     found: Floats = np.abs(gaps).sum(axis=0) / counts.sum(axis=1)
@@ -364,7 +363,7 @@ def _equal_bins(probabilities: Floats) -> list[Ints]:
 
 def estimate(statistic: Callable[[Floats, Verdicts, Floats], Floats], values: Floats,
              right: Verdicts, counts: Ints) -> Estimate:
-    """The statistic with its interval over resamples; those that have none are left out."""
+    """The statistic with its bootstrap interval, over resamples for which it is defined."""
     [value] = statistic(values, right, np.ones((1, right.size)))
     rows = max(1, _BLOCK // right.size)
     drawn = np.concatenate([statistic(values, right, counts[start:start + rows].astype(np.float64))
@@ -383,7 +382,7 @@ def _quality(signal: Signal, given: Floats, values: Floats, right: Verdicts,
 
 
 def risk_coverage(values: Floats, right: Verdicts) -> list[tuple[float, float]]:
-    """The share that is answered and its error, at each threshold from the surest on."""
+    """(coverage, error) at each threshold, from the highest down."""
     groups, one = _Ordered.by(values), np.ones((1, right.size))
     size, wrong = (np.cumsum(groups.sums(found)[0]) for found in (one, one * ~right))
     return list(zip((size / right.size).tolist(), (wrong / size).tolist(), strict=True))

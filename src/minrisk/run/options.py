@@ -22,7 +22,7 @@ from minrisk.run.workers import Engine, Inline, WorkerPool
 EngineName = Literal["local", "ray"]
 ENGINES: Mapping[str, str] = {
     "local": "minrisk.run.processes:Processes", "ray": "minrisk.run.ray:Ray"}
-THREADS_HELP = "Number of threads of each process; one per core unless given."
+THREADS_HELP = "Number of threads of each process; default: one per core."
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class WorkerOptions(Options):
 
     workers: int | None = flag(
         None, metavar="W", ge=1,
-        help="Number of worker processes; unless given, none for a file, and for a folder one per "
-        "core, GPU or model.")
+        help="Number of worker processes; default: none for a file; one per core, GPU or model for "
+        "a folder.")
     engine: EngineName | None = flag(
-        None, help="Engine: processes of this machine, or a Ray cluster (minrisk[ray]).")
+        None, help="Engine: processes on this machine, or a Ray cluster (minrisk[ray]).")
     address: str | None = flag(
         None, metavar="HOST:PORT", advanced=True,
-        help="Address of a Ray cluster, or `auto` for the one that this machine is part of; unless "
-        "given, Ray runs here for this run only.")
+        help="Address of a Ray cluster, or `auto` for the one that this machine is part of; "
+        "default: Ray is started here for this run.")
     gpus_per_worker: float | None = flag(None, metavar="G", ge=0, advanced=True,
                                          help="Number of GPUs of each worker; may be a fraction.")
     threads: int | None = flag(None, metavar="T", ge=1, le=MAX_THREADS, advanced=True,
@@ -55,7 +55,7 @@ class RunOptions(WorkerOptions):
     """The options of a run: output, workers, and handling of failures."""
 
     output: str | None = None  # a file, a folder, or "-" (standard output); None: a queue
-    resume: bool = flag(False, help="Resume an interrupted run; failed segments are tried again.")
+    resume: bool = flag(False, help="Resume an interrupted run; failed segments are retried.")
     overwrite: bool = flag(False, help="Replace an output that exists.")
     on_error: OnError = flag(
         "skip", help="Action after a failed segment: stop, or write its error in its place.")
@@ -63,7 +63,7 @@ class RunOptions(WorkerOptions):
                                   help="Number of failed segments after which a run stops.")
     batch_size: int | None = flag(
         None, metavar="B", ge=1, advanced=True,
-        help="Number of segments per batch; chosen by the metric or the sampler unless given.")
+        help="Number of segments per batch; default: chosen by the metric or the sampler.")
     segment_timeout: float | None = flag(
         None, metavar="S", gt=0, advanced=True,
         help="Seconds after which a segment fails; it then runs in a worker process.")
@@ -71,8 +71,8 @@ class RunOptions(WorkerOptions):
                          help="Gigabytes of segments that may be in memory at a time.")
     work: str | None = flag(
         None, metavar="FOLDER", advanced=True,
-        help="Local scratch folder for unfinished results when the output is a URL; in the user's "
-        "cache unless given.")
+        help="Local scratch folder for unfinished results when the output is a URL; default: in "
+        "the user's cache.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,6 +1,4 @@
-"""`calibrate` and `minrisk.calibrate`: choices that are known to be right or wrong in, a
-calibration out.
-"""
+"""`calibrate` and `minrisk.calibrate`: a calibration from choices known to be right or wrong."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ Results = FilePath | Iterable[DecodedSegment | Mapping[str, Any] | FilePath]
 
 @dataclass(frozen=True)
 class CalibrateOptions(Options):
-    """How it is known whether a choice is right, and what is calibrated."""
+    """How choices are judged right or wrong, and which signal is calibrated."""
 
     gold: str = flag(
         GOLD, section="Input", metavar="FIELD",
@@ -49,8 +47,8 @@ class CalibrateOptions(Options):
         "most; 1 of a vote, which needs none.")
     signal: str | None = flag(
         None, section="Method", metavar="NAME",
-        help="Signal to calibrate, such as confidence.share; the first of those in the manual that "
-        "the input has, unless given.")
+        help="Signal to calibrate, such as confidence.share; default: the first in the manual's "
+        "list that the input has.")
     level: float = flag(
         0.5, section="Method", metavar="P", gt=0, lt=1,
         help="Probability with which the error above a threshold is at most that wanted: near 1, "
@@ -58,7 +56,7 @@ class CalibrateOptions(Options):
 
 
 class _Line(NamedTuple):
-    """A choice, as a line of the output of `decode` has it."""
+    """A choice, as in a line of the output of `decode`."""
 
     where: str
     fields: Mapping[str, Any]
@@ -78,20 +76,20 @@ def calibrate(
     """Calibrate the confidence of choices that are known to be right or wrong.
 
     Args:
-        results: what `decode_corpus` or `answer` gave, with `confidence=True` and, for more
-            signals, `uncertainty=True`; or files that they wrote, or dicts as their lines.
+        results: results of `decode_corpus` or `answer`, with `confidence=True` and, for more
+            signals, `uncertainty=True`; or files that they wrote, or dicts like their lines.
         gold: the field with the gold answer or a reference, or a list of them; or the answers
             themselves, one (or a list) for each result.
         verdict: instead of a gold answer, the field that says whether a choice is right, or a list
             of true and false.
         metric: a metric, its name or class, or a function, by which a text is compared with its
-            gold answer. Unless given, its `answer` (or the whole text, where it has none) must be
-            equal to it, and numbers by their value.
-        threshold: score of a right choice, at least (of an error metric, at most); 1 of a vote
-            unless given.
-        signal: name of the signal that is calibrated; unless given, the first that the results have
-            of those in the guide.
-        level: probability with which the error above a threshold is at most that wanted.
+            gold answer. By default, its `answer` (or the whole text, if it has none) must equal the
+            gold answer; numbers are compared by value.
+        threshold: lowest score of a right choice (for error metrics, the highest); default for
+            votes: 1.
+        signal: name of the signal to calibrate; default: the first in the guide's list that the
+            results have.
+        level: probability with which the error above a threshold is at most the target.
 
     Returns:
         The report, whose `calibration` and `save` are for `calibration=` of other calls.
@@ -117,7 +115,7 @@ def calibrate(
 def report_of(results: Results, options: CalibrateOptions, metric: AnyMetric | None,
               gold: Sequence[Any] | None = None,
               verdict: Sequence[Any] | None = None) -> CalibrationReport:
-    """The calibration of results; gold answers and verdicts are in them unless given."""
+    """The calibration of results; gold answers and verdicts default to their fields."""
     lines = list(_lines(results))
     for given, name in ((gold, "gold"), (verdict, "verdict")):
         if given is not None and len(given) != len(lines):
@@ -167,7 +165,7 @@ def _lines_of(file: InputFile) -> Iterator[_Line]:
 
 
 def _signature_of(settings: Mapping[str, Any]) -> str:
-    """The signature of the choices of a run, by its settings."""
+    """The signature of the choices of a run, from its settings."""
     return join({name: tuple(value) if isinstance(value, list) else value
                  for name, value in choice_settings(settings).items()})
 
@@ -181,7 +179,7 @@ def _fields_of(found: DecodedSegment) -> dict[str, Any]:
 
 
 def _signature(lines: Sequence[_Line]) -> str | None:
-    """How all of the choices were made, if that is known."""
+    """The signature that all choices share, if known; InputError if they differ."""
     found = next((line.signature for line in lines if line.signature is not None), None)
     for line in lines:
         if found is not None and line.signature is not None and not choose_alike(

@@ -50,7 +50,7 @@ class WeightOptions(Options):
         "probabilities of the texts by `logprobs` (model-based MBR); or these per token.")
     weights_temperature: float | None = flag(
         None, section="Method", metavar="T", gt=0, advanced=True,
-        help="Divisor of log-probabilities: above 1, weights are more alike.")
+        help="Divisor of log-probabilities: above 1, weights are more similar.")
 
     def weighting(self, corpus: Corpus, oracle: str | None = None) -> Weighting:
         """The weighting of references, checked against what the corpus has."""
@@ -157,18 +157,16 @@ class MeasureOptions(Options):
 
     uncertainty: bool = flag(
         False, section="Output",
-        help="Add how far the samples disagree: entropy over clusters of like samples, and more.")
+        help="Add how far the samples disagree: entropy over clusters of similar ones, and more.")
     abstain: float | None = flag(
         None, section="Output", metavar="P", ge=0, le=1,
-        help="Least share of all samples in the largest cluster; below it, the output has no "
-        "text.")
+        help="Abstain (no text) if the largest cluster of similar samples has a smaller share.")
     calibration: str | None = flag(
         None, section="Output", metavar="FILE",
         help="File of `minrisk calibrate`: adds the probability that the choice is right.")
     max_error: float | None = flag(
         None, section="Output", metavar="P", gt=0, lt=1,
-        help="Wanted share of wrong ones among the choices, by the calibration; others have no "
-        "text.")
+        help="Target error rate of the choices, by the calibration; others have no text.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

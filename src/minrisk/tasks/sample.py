@@ -45,7 +45,7 @@ class PromptOptions(Options):
 
     input_format: InputFormat = flag(
         "auto", section="Input", advanced=True,
-        help="Format of INPUT; auto is JSON lines if its name or first character says so.")
+        help="Format of INPUT; auto detects JSON lines by the name or the first character.")
     on_blank: OnBlank = flag(
         "copy", section="Input", advanced=True,
         help="Result of a blank source: a blank output, or a failure.")
@@ -55,8 +55,8 @@ class PromptOptions(Options):
                      help="Seed of everything that is drawn at random.")
     reference_samples: int | None = flag(
         None, section="Sampling", metavar="M", ge=1,
-        help="Number of further samples of each prompt that are the references; "
-        "--references.FIELD sets fields of their sampler, otherwise equal to those above.")
+        help="Number of separate samples of each prompt as references; --references.FIELD sets "
+        "fields of their sampler, which default to those above.")
 
 
 @dataclass(frozen=True)
