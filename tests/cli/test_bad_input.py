@@ -212,8 +212,6 @@ OPTIONS = [
     options("a choice that there is not", "got 'txt'; did you mean 'text'?", args="--format txt"),
     options("a negative seed", "--seed must be an integer of at least 0", args="--seed -1"),
     options("no threads", "--threads must be an integer from 1 to 1024", args="--threads 0"),
-    options("a limit beyond all numbers", "--limit must be an integer from 1 to",
-            args=f"--limit {10**23}"),
     options("zero candidates", "--num-candidates must be an integer of at least 1", args="-n 0"),
     options("a source for JSON", "--source needs --num-candidates: it is only for plain text",
             args="--source @in.jsonl"),

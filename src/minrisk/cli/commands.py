@@ -17,13 +17,7 @@ from minrisk.cli.options import argument
 from minrisk.io.inputs import input_files
 from minrisk.io.text import TextFiles
 from minrisk.tasks.corpus import Corpus
-from minrisk.tasks.decode import (
-    LIMIT_HELP,
-    MAX_RECORDS,
-    DecodeOutput,
-    SegmentOptions,
-    WeightOptions,
-)
+from minrisk.tasks.decode import LIMIT_HELP, DecodeOutput, SegmentOptions, WeightOptions
 from minrisk.tasks.export import TrainingOutput
 from minrisk.tasks.sample import PromptOptions, SampleOutput, Sampling
 from minrisk.tasks.translate import ANSWER_SAMPLES, AnswerOutput, TranslationOutput, voting_metric
@@ -76,8 +70,7 @@ class SegmentInput(SegmentOptions, JsonInput):
         None, section="Input", metavar="FILE", advanced=True,
         help="Log-probabilities of the references of plain text, one per line; they are used as "
         "weights unless --weights uniform.")
-    limit: int | None = flag(None, section="Input", metavar="N", ge=1, le=MAX_RECORDS,
-                             help=LIMIT_HELP)
+    limit: int | None = flag(None, section="Input", metavar="N", ge=1, help=LIMIT_HELP)
     # comet-mbr's name of INPUT
     translations: tuple[str, ...] = flag((), "-t", section="Input", hidden=True)
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import as_file, files
 from importlib.util import find_spec
-from itertools import islice
 from statistics import fmean
 from typing import Any
 
@@ -32,7 +31,7 @@ from minrisk.metrics.ngram.chrf import ChrF
 from minrisk.run.options import THREADS_HELP
 from minrisk.strategies.cascade import AggregateToFine, CoarseToFine
 from minrisk.strategies.groups import Aggregate, NByS, Standard
-from minrisk.tasks.decode import MAX_RECORDS
+from minrisk.tasks.corpus import first
 from minrisk.tasks.inspect import inspect
 
 SAMPLE, PROBABLE, BEAM = "one sample", "most probable sample", "beam 5"
@@ -167,7 +166,7 @@ class DemoOptions:
     samples: bool = flag(
         False, section="Output",
         help="Write the samples themselves as JSON lines, to try other commands with.")
-    limit: int | None = flag(None, metavar="N", ge=1, le=MAX_RECORDS,
+    limit: int | None = flag(None, metavar="N", ge=1,
                              help="Number of segments to decode; default: all.")
     seed: int = flag(0, metavar="S", ge=0, help="Seed of all random choices.")
     threads: int | None = flag(None, metavar="T", ge=1, le=MAX_THREADS, help=THREADS_HELP)
@@ -204,7 +203,7 @@ def demo(options: DemoOptions) -> None:
 
 def _write_samples(source: Input, limit: int | None) -> None:
     """Drop log-probabilities, so that `decode` does not warn that it ignores them."""
-    for line in islice(source, limit):
+    for line in first(source, limit):
         record = json.loads(source.text(line))
         record.pop("logprobs", None)
         click.echo(json_line(record), nl=False)
@@ -213,7 +212,7 @@ def _write_samples(source: Input, limit: int | None) -> None:
 def _examples(source: Input, comparison: ComparedMethods, limit: int | None,
               quiet: bool) -> Iterator[DemoSegment]:
     progress = Progress(quiet, lambda: source.consumed / (source.size or 1))
-    for index, line in enumerate(islice(source, limit)):
+    for index, line in enumerate(first(source, limit)):
         record: dict[str, Any] = json.loads(source.text(line))
         choices = comparison.add(record, index)
         shown = {name: choices[name] for name in _SHOWN if name in choices}

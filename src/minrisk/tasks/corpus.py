@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeVar
 
 from minrisk._core.errors import InputError, Wording, brief
 from minrisk._core.sampler import Message
@@ -21,6 +22,7 @@ from minrisk.io.text import FilePath, TextFiles
 from minrisk.run.options import reads_remotely
 from minrisk.tasks.results import DecodedSegment, SampledPrompt
 
+T = TypeVar("T")
 Segments = FilePath | TextFiles | Iterable[
     Segment | SampledPrompt | DecodedSegment | Mapping[str, Any] | Sequence[str] | FilePath]
 Prompts = os.PathLike[str] | Iterable[
@@ -38,7 +40,7 @@ class LimitedReader:
         return self.reader.open()
 
     def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
-        return islice(self.reader.records(inputs), self.limit)
+        return first(self.reader.records(inputs), self.limit)
 
     def shards(self) -> Sequence[Reader]:
         raise InputError(Wording("limit= is for one output; with a folder, which has one for "
@@ -46,6 +48,11 @@ class LimitedReader:
 
     def parse(self, raw: RawRecord) -> Record:
         return self.reader.parse(raw)
+
+
+def first(items: Iterable[T], limit: int | None) -> Iterator[T]:
+    """The first items, or all of them; unlike `islice`, it takes a limit of any size."""
+    return islice(items, None if limit is None else min(limit, sys.maxsize))
 
 
 @dataclass(frozen=True)

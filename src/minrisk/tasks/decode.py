@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,7 +32,6 @@ from minrisk.tasks.keywords import DecodeKeywords, DecodeOutputKeywords
 from minrisk.tasks.results import DecodedSegment, RunSummary
 
 Weights = Literal["auto", "uniform", "logprobs", "length-normalised"]
-MAX_RECORDS = sys.maxsize  # largest value of `--limit`
 LIMIT_HELP = "Number of segments to read; default: all."
 NBEST_HELP = "Add the K best hypotheses of each segment; as text or CSV, K lines per segment."
 FORMAT_HELP = "JSON lines, lines of text, or CSV with a header."

@@ -33,7 +33,7 @@ from minrisk.run.options import RunOptions
 from minrisk.run.stages import collect
 from minrisk.tasks.calls import Call
 from minrisk.tasks.corpus import Corpus, Segments, segments_of
-from minrisk.tasks.decode import LIMIT_HELP, MAX_RECORDS, WeightOptions
+from minrisk.tasks.decode import LIMIT_HELP, WeightOptions
 from minrisk.tasks.keywords import ValidateKeywords
 
 
@@ -48,7 +48,7 @@ class StudyScope(Options):
         help="Utility that a recommended strategy may lose, at the upper end of its 95% "
         "interval; default: 1% of what exact MBR gains over a random sample.")
     seed: int = flag(0, section="Method", metavar="S", ge=0, help="Seed of random choices.")
-    limit: int | None = flag(None, section="Input", metavar="N", ge=1, le=MAX_RECORDS,
+    limit: int | None = flag(None, section="Input", metavar="N", ge=1,
                              help=LIMIT_HELP)
 
 
