@@ -43,6 +43,8 @@ def main(path: str, other: str | None = None) -> None:
             "problems": report.choices, "right": report.right,
             "signals": {one.name: one.as_json() | {"curve": None} for one in report.signals},
             "guarantees": [one.as_json() for one in report.guarantees],
+            "coverage": minrisk.validate(path, metric, strategies=["standard"]).as_json()[
+                "coverage"],
             "random halves": _random_halves(path, metric)}
         if other is not None:
             found["other file"] = _tested(report.calibration, other, metric)
@@ -155,6 +157,14 @@ def write_tables(made: dict[str, Any]) -> None:
                   "" if one["error"] is None else f"{one['error']:.1%}"]
                  for one in found["guarantees"]]
     text = _replaced(text, "thresholds", rows)
+    sizes = next(iter(made["metrics"].values()))["coverage"]["any_of"]
+    rows = [["choice by", "one sample", "the choice", *(f"any of {k}" for k in sizes)],
+            ["---"] * (3 + len(sizes))]
+    for metric, found in made["metrics"].items():
+        one = found["coverage"]
+        rows.append([metric, *("{value:.1%} ({low:.0%} to {high:.0%})".format(**part) for part in (
+            one["one"], one["chosen"], *one["any_of"].values()))])
+    text = _replaced(text, "coverage", rows)
     rows = [["choice by", "signal", "ECE", "Brier", "of an isotonic map: ECE, Brier",
              *(f"level {level}: answered, error" for level in LEVELS)],
             ["---"] * (5 + len(LEVELS))]

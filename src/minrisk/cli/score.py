@@ -19,6 +19,7 @@ from minrisk.cli.command import command
 from minrisk.cli.components import MetricsOptions
 from minrisk.cli.execute import QUIET_HELP, apply_quiet
 from minrisk.cli.options import argument
+from minrisk.evaluation.coverage import Sampled, coverage_scores, read_sampled
 from minrisk.evaluation.metric_bias import origin_of, warn_of_bias
 from minrisk.evaluation.scoring import SEED, Score, SignificanceTest, score_signature
 from minrisk.evaluation.scoring import score as score_systems
@@ -44,6 +45,10 @@ class ScoreOptions:
         (), "-r", section="Input", metavar="FILE",
         help="References, one line per segment; may be given several times. Metrics that judge by "
         "the source alone need none.")
+    gold: str | None = flag(
+        None, section="Input", metavar="FIELD",
+        help="Field of SYSTEM with the gold answer, in the place of -r: of votes, where lines have "
+        "their samples too, adds how often one sample is right, and any of k samples.")
     source: str | None = flag(None, "-s", "--sources", section="Input", metavar="FILE",
                               help="Sources, one line per segment, for metrics that read them.")
     confidence: bool = flag(
@@ -69,6 +74,8 @@ class ScoreOptions:
     quiet: bool = flag(False, "-q", help=QUIET_HELP)
 
     def __post_init__(self) -> None:
+        if self.gold is not None and self.references:
+            raise InputError("--gold and --references exclude each other; give one")
         check_files([*self.systems, *self.references, *filter(None, [self.source])], written=[])
         names = [redact_url(path) for path in self.systems]
         for name in names:
@@ -98,7 +105,8 @@ class ScoreOptions:
 def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
     """Score the outputs of systems against references.
 
-    An output has a line per segment, or is JSON lines as `decode` writes them. The numbers are
+    An output has a line per segment, or is JSON lines as `decode` writes them, which may have gold
+    answers too. The numbers are
     sacreBLEU's for its metrics: of the corpus from its summed statistics, with the same resamples;
     so are the p-values of --paired-bs. Other metrics are means over segments. With several
     references, a segment gets its best score against any of them, unless the metric combines
@@ -111,8 +119,16 @@ def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
     set_threads(options.threads)
     metrics = chosen.make()
     _check(options, metrics)
-    systems = {redact_url(path): _stripped(output_texts(path)) for path in options.systems}
-    references = _references(options.references) if options.references else None
+    systems: dict[str, list[str]] = {}
+    references: Sequence[Sequence[str]] | None = None
+    covered: dict[str, list[Sampled]] = {}
+    if options.gold is None:
+        systems = {redact_url(path): _stripped(output_texts(path)) for path in options.systems}
+        references = _references(options.references) if options.references else None
+    else:
+        covered = {redact_url(path): read_sampled(path, options.gold) for path in options.systems}
+        systems = {name: [line.text for line in lines] for name, lines in covered.items()}
+        references = [line.golds for line in next(iter(covered.values()))]
     sources = _lines(options.source) if options.source else None
     columns = []
     for metric in metrics:
@@ -120,6 +136,9 @@ def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
             scores = score_systems(systems, references, sources, metric=metric,
                                    resamples=options.resample_count, test=options.test,
                                    seed=options.seed)
+            if covered and metric.is_vote and not options.sentence_level:
+                scores |= coverage_scores(metric, covered, scores, options.resample_count,
+                                          options.test, options.seed)
         columns.append(_column(metric, scores, options))
     warn_of_bias({redact_url(path): origin_of(path) for path in options.systems}, *metrics)
     if options.sentence_level:
@@ -129,11 +148,12 @@ def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
 
 
 def _check(options: ScoreOptions, metrics: Sequence[AnyMetric]) -> None:
+    has_references = bool(options.references) or options.gold is not None
     for metric in metrics:
-        if not options.references and Ability.QUALITY not in metric.abilities:
-            raise InputError(f"metric {metric.name!r} compares with references; give -r FILE, or "
-                             "choose a metric that judges by the source alone")
-        if not options.references and not options.source:
+        if not has_references and Ability.QUALITY not in metric.abilities:
+            raise InputError(f"metric {metric.name!r} compares with references; give -r FILE or "
+                             "--gold FIELD, or choose a metric that judges by the source alone")
+        if not has_references and not options.source:
             raise InputError(f"metric {metric.name!r} judges by the source; give -s FILE")
     if options.sentence_level and len(metrics) > 1:
         raise _one_system()

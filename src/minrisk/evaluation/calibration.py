@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from minrisk._core.arrays import Floats, Ints, finite_numbers
 from minrisk._core.calibration import (
@@ -25,7 +24,14 @@ from minrisk._core.calibration import (
     on_scale,
 )
 from minrisk._core.errors import InputError, Wording, unknown
-from minrisk.evaluation.validation import RESAMPLES, aligned, resampled_counts
+from minrisk.evaluation.resampling import (
+    RESAMPLES,
+    Estimate,
+    Verdicts,
+    estimate,
+    resampled_counts,
+)
+from minrisk.evaluation.validation import aligned
 from minrisk.io.files import Input
 from minrisk.io.store import write_text
 from minrisk.io.text import FilePath
@@ -33,27 +39,8 @@ from minrisk.io.text import FilePath
 MIN_CHOICES = 20  # enough for two halves and five bins
 ERRORS = (0.01, 0.02, 0.05, 0.1, 0.2)  # error rates for which a report has thresholds
 BINS = 5
-_ENDS = (0.025, 0.975)  # quantiles of the 95% intervals
 _RIDGE = 1e-6  # gives a signal without variance the slope 0
 _STEPS = 100  # limit of Newton steps
-_BLOCK = 1 << 22  # elements of (resamples, choices) arrays processed at once
-Verdicts = npt.NDArray[np.bool_]  # whether each choice is right
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A statistic with its 95% interval.
-
-    >>> str(Estimate(0.925, 0.87, 0.97))
-    '0.925 (0.87 to 0.97)'
-    """
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.value:.3f} ({self.low:.2f} to {self.high:.2f})"
 
 
 @dataclass(frozen=True)
@@ -359,17 +346,6 @@ def ece(probabilities: Floats, right: Verdicts, counts: Floats) -> Floats:
 
 def _equal_bins(probabilities: Floats) -> list[Ints]:
     return np.array_split(np.argsort(probabilities, kind="stable"), BINS)
-
-
-def estimate(statistic: Callable[[Floats, Verdicts, Floats], Floats], values: Floats,
-             right: Verdicts, counts: Ints) -> Estimate:
-    """The statistic with its bootstrap interval, over resamples for which it is defined."""
-    [value] = statistic(values, right, np.ones((1, right.size)))
-    rows = max(1, _BLOCK // right.size)
-    drawn = np.concatenate([statistic(values, right, counts[start:start + rows].astype(np.float64))
-                            for start in range(0, len(counts), rows)])
-    low, high = np.nanquantile(drawn, _ENDS)
-    return Estimate(float(value), float(low), float(high))
 
 
 def _quality(signal: Signal, given: Floats, values: Floats, right: Verdicts,

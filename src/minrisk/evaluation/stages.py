@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.segment import Segment
+from minrisk.evaluation.coverage import GOLD, golds_of
 from minrisk.evaluation.study import Study, TrialResults
 from minrisk.io.files import Input, text_of
 from minrisk.io.formats import json_line
@@ -90,6 +91,7 @@ class Evaluate:
     loads_model: ClassVar[bool] = True
 
     study: Study
+    gold: str = GOLD  # the field with the gold answer
 
     def prepare(self) -> None:
         self.study.metric.prepare()
@@ -99,8 +101,10 @@ class Evaluate:
         return in_batches(items, 1, self._evaluate, "skip")
 
     def _evaluate(self, records: Sequence[Record]) -> list[Record]:
-        return [record.extended(EvaluatedRecord, results=self.study.evaluate(record.segment))
-                for record in records if record.segment is not None]
+        found = [(record, record.segment, golds_of(record.fields.get(self.gold)))
+                 for record in records]
+        return [record.extended(EvaluatedRecord, results=self.study.evaluate(segment, golds))
+                for record, segment, golds in found if segment is not None]
 
 
 def results_of(record: Record) -> TrialResults | None:

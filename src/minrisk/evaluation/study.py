@@ -21,6 +21,7 @@ from minrisk._core.registry import STRATEGIES
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.signature import parts_signature
 from minrisk._core.strategy import Budget, Whole
+from minrisk.evaluation.coverage import Coverage
 
 
 @dataclass(frozen=True)
@@ -110,9 +111,11 @@ class TrialResults:
     references: int
     features: float  # seconds to extract the features
     outcomes: dict[str, TrialResult]  # by the trial's label; files use this field name, too
+    coverage: Coverage | None = None  # of a vote, where there is a gold answer
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        found = asdict(self)
+        return found if self.coverage else {key: found[key] for key in found if key != "coverage"}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any], labels: Sequence[str]) -> TrialResults:
@@ -120,7 +123,9 @@ class TrialResults:
         try:
             given = fields["outcomes"]
             found = {label: _typed(TrialResult, given[label]) for label in labels or given}
-            return cls(**_typed(cls, fields) | {
+            covered = fields.get("coverage")
+            return cls(**_typed(cls, {**fields, "coverage": None}) | {
+                "coverage": covered and Coverage(**_typed(Coverage, covered)),
                 "outcomes": {label: TrialResult(**values) for label, values in found.items()}})
         except (KeyError, TypeError) as error:
             raise InputError(f"found no results of trials ({error}); remove the file, and run "
@@ -164,7 +169,8 @@ class Study:
     def signature(self) -> str:
         return parts_signature(metric=self.metric, top=self.top, **self._options)
 
-    def evaluate(self, segment: Segment) -> TrialResults:
+    def evaluate(self, segment: Segment, golds: Sequence[str] | None = None) -> TrialResults:
+        """The results of all trials on a segment, which may have gold answers."""
         batch, features = self._prepared(segment)
         exact, seconds = self._timed(EXACT, batch)
         found = {EXACT: (exact, seconds)}
@@ -173,7 +179,14 @@ class Study:
         return TrialResults(float(gain), len(segment.references), features, {
             trial.label: TrialResult.of(segment, exact, ranking, self.top, seconds)
             for trial, (ranking, seconds) in found.items()
-        })
+        }, self._coverage(segment, exact, golds))
+
+    def _coverage(self, segment: Segment, exact: Ranking,
+                  golds: Sequence[str] | None) -> Coverage | None:
+        if golds is None or not self.metric.is_vote or self.metric.compares_outcomes:
+            return None
+        return Coverage.of(self.metric, segment.hypotheses, segment.counts.tolist(), exact.best,
+                           golds)
 
     def _prepared(self, segment: Segment) -> tuple[Batch, float]:
         """The segment with its features, and the seconds it took to extract them."""

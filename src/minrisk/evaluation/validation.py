@@ -17,13 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from minrisk._core.arrays import Floats, Ints
+from minrisk._core.arrays import Floats
+from minrisk.evaluation.coverage import CoverageSummary
+from minrisk.evaluation.coverage import summarised as covered
+from minrisk.evaluation.resampling import RESAMPLES, resampled_counts
 from minrisk.evaluation.study import EXACT, Study, Trial, TrialResults
 from minrisk.io.store import write_text
 from minrisk.io.text import FilePath
 
 _TOLERATED_SHARE = 0.01  # default tolerance, as a share of the gain
-RESAMPLES = 1000
 _TAIL = RESAMPLES // 40  # resamples beyond each end of the 95% interval
 _ALIKE = 1e-9  # relative deviation up to which the values of a resample count as equal
 _MIN_SPEEDUP = 2.0  # smallest speedup for which an approximation is recommended
@@ -57,6 +59,7 @@ class Summary:
     references: float  # mean number per segment
     gain: float
     tolerance: float  # largest acceptable loss, in units of the utility
+    coverage: CoverageSummary | None = None  # of votes with gold answers
 
     @property
     def exact(self) -> TrialSummary:
@@ -87,7 +90,8 @@ class Summary:
                 "tolerance": self.tolerance, "recommended": self.recommended.trial.label,
                 "fastest": self.fastest.trial.label,
                 "fewest_pairs": self.fewest_pairs.trial.label,
-                "trials": [row.as_json() for row in self.rows]}
+                "trials": [row.as_json() for row in self.rows],
+                **({"coverage": self.coverage.as_json()} if self.coverage else {})}
 
 
 def summarise(trials: Iterable[Trial], segments: Sequence[TrialResults],
@@ -98,14 +102,8 @@ def summarise(trials: Iterable[Trial], segments: Sequence[TrialResults],
     assert rows[0].trial == EXACT
     references = fmean(segment.references for segment in segments)
     return Summary(rows, len(segments), references, gain,
-                   _TOLERATED_SHARE * gain if tolerance is None else tolerance)
-
-
-def resampled_counts(count: int, resamples: int = RESAMPLES) -> Ints:
-    """(resamples, count) how often each item is in each bootstrap sample; the seed is fixed."""
-    rng = np.random.default_rng(0)
-    counts: Ints = rng.multinomial(count, np.full(count, 1 / count), resamples)
-    return counts
+                   _TOLERATED_SHARE * gain if tolerance is None else tolerance,
+                   covered([one.coverage for one in segments if one.coverage is not None]))
 
 
 def _summarised(trial: Trial, segments: Sequence[TrialResults], shares: Floats) -> TrialSummary:
@@ -146,6 +144,9 @@ def report_lines(summary: Summary, top: int, signature: str) -> Iterator[str]:
            "to: the upper end of its 95% interval over segments, which must be tolerated.\n"
            f"ms: median per segment, features included.\n{signature}\n")
     yield from _recommendations(summary)
+    if summary.coverage is not None:
+        yield ""
+        yield from aligned([("", "right", "95% interval"), *summary.coverage.rows()])
 
 
 def aligned(rows: Sequence[Sequence[str]], labels: int = 1) -> list[str]:

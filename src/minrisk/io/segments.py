@@ -247,14 +247,28 @@ def _is_result(line: str) -> bool:
 
 def _output_text(line: str, where: str) -> str:
     with error_location(where):
-        fields = parse(line, "let its first line be no JSON object")
-        found = fields.get("text")
-        if found is None and ("error" in fields or fields.get("abstained")):
-            return ""
-        if not isinstance(found, str):
-            raise InputError(f"found text {show(found)}, wanted a string, as `minrisk decode` "
-                             "writes it")
-        return found
+        return text_of_choice(parse(line, "let its first line be no JSON object"))
+
+
+def text_of_choice(fields: Mapping[str, Any]) -> str:
+    """The text of a line of an output; an empty one of a segment that failed or abstained."""
+    found = fields.get("text")
+    if found is None and ("error" in fields or fields.get("abstained")):
+        return ""
+    if not isinstance(found, str):
+        raise InputError(f"found text {show(found)}, wanted a string, as `minrisk decode` "
+                         "writes it")
+    return found
+
+
+def output_fields(file: InputFile) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The place and the fields of each line of an output in JSON lines or Parquet."""
+    source = file.open()
+    for line in source:
+        if line.strip():
+            with error_location(source.where):
+                yield source.where, parse(text_of(line, source.number),
+                                          "give what `minrisk decode` wrote")
 
 
 @dataclass

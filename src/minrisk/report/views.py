@@ -18,6 +18,7 @@ from minrisk._core.pool import Pool
 from minrisk._core.sampler import INCOMPLETE
 from minrisk._core.segment import Ranking
 from minrisk._core.strategy import segment_rng
+from minrisk.evaluation.coverage import are_right
 from minrisk.evaluation.metric_bias import Origin
 from minrisk.io.records import Record
 from minrisk.report.records import TRUNCATED, facts_of, request_of, shown_source
@@ -25,6 +26,7 @@ from minrisk.strategies.uncertain import Clusters, as_references, clusters
 from minrisk.strategies.uncertain import uncertainty as uncertainty_of
 
 CHOICE, SAMPLE, PROBABLE = "choice", "one sample", "most probable"
+ANY = "any right"  # of the samples, by a gold answer
 REFERENCE = "reference"  # the field with one human reference or a list of them
 _FURTHER_OUTPUTS = re.compile(r"beam[-_]?\d*|greedy")  # fields with outputs of other decoders
 _DIGITS = 5  # significant digits of numbers on the page
@@ -260,6 +262,10 @@ class _SegmentView:
         probable = self._most_probable()
         if probable is not None:
             texts[PROBABLE] = self._texts[probable]
+        golds = self._view.human(self._record)
+        if golds and self._pool.metric.is_vote and self._judges_texts:
+            right = are_right(self._pool.metric, self._texts, golds)
+            texts[ANY] = self._texts[int(np.argmax(right))]  # the choice, if none is
         return texts | self._view.outputs(self._record)
 
     @lazy

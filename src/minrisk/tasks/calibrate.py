@@ -17,17 +17,15 @@ from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, flag
 from minrisk._core.signature import choice_settings, choose_alike, join
 from minrisk.evaluation.calibration import CalibrationReport, calibrated
+from minrisk.evaluation.coverage import GOLD, golds_of
 from minrisk.evaluation.metric_bias import origin_of
 from minrisk.evaluation.scoring import score
-from minrisk.io.files import text_of
 from minrisk.io.inputs import InputFile
-from minrisk.io.records import error_location
-from minrisk.io.segments import parse, show
+from minrisk.io.segments import output_fields, show
 from minrisk.io.text import FilePath
 from minrisk.tasks.corpus import segments_of
 from minrisk.tasks.results import DecodedSegment
 
-GOLD = "gold"
 Results = FilePath | Iterable[DecodedSegment | Mapping[str, Any] | FilePath]
 
 
@@ -155,13 +153,10 @@ def _lines(results: Results) -> Iterator[_Line]:
 
 
 def _lines_of(file: InputFile) -> Iterator[_Line]:
-    source, origin = file.open(), origin_of(file.location)
+    origin = origin_of(file.location)
     signature = None if origin is None else _signature_of(origin)
-    for line in source:
-        if line.strip():
-            with error_location(source.where):
-                fields = parse(text_of(line, source.number), "give what `minrisk decode` wrote")
-            yield _Line(source.where, fields, signature)
+    for where, fields in output_fields(file):
+        yield _Line(where, fields, signature)
 
 
 def _signature_of(settings: Mapping[str, Any]) -> str:
@@ -207,12 +202,12 @@ def _verdict(line: _Line, found: Any) -> bool:
 
 
 def _golds(line: _Line, found: Any, name: str) -> list[str]:
-    values = found if isinstance(found, list | tuple) else [found]
-    if not values or not all(isinstance(value, str | int | float) for value in values):
+    golds = golds_of(found)
+    if golds is None:
         raise InputError(Wording("{where}: found {name} {found}, wanted the gold answer or a list "
                                  "of them; name another field as gold=, or the one with verdicts "
                                  "as verdict=", where=line.where, name=name, found=show(found)))
-    return [str(value) for value in values]
+    return golds
 
 
 def _are_right(lines: Sequence[_Line], golds: Sequence[list[str]], metric: AnyMetric | None,

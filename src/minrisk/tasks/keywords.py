@@ -158,6 +158,7 @@ class ValidateKeywords(RunKeywords, total=False):
     tolerance: float | None
     seed: int
     limit: int | None
+    gold: str
 
 
 class SampleKeywords(RunKeywords, SamplerKeywords, total=False):

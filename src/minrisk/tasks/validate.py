@@ -14,6 +14,7 @@ from minrisk._core.names import StrategyName
 from minrisk._core.options import Options, flag
 from minrisk._core.registry import STRATEGIES
 from minrisk._core.strategy import Strategy
+from minrisk.evaluation.coverage import GOLD
 from minrisk.evaluation.stages import (
     Evaluate,
     PreviewReader,
@@ -50,6 +51,9 @@ class StudyScope(Options):
     seed: int = flag(0, section="Method", metavar="S", ge=0, help="Seed of random choices.")
     limit: int | None = flag(None, section="Input", metavar="N", ge=1,
                              help=LIMIT_HELP)
+    gold: str = flag(GOLD, section="Input", metavar="FIELD",
+                     help="Field with the gold answer: of votes, adds how often one sample is "
+                     "right, the choice, and any of k samples.")
 
 
 class Validating:
@@ -87,7 +91,7 @@ class Validating:
         return Job(
             files=self._corpus.files,
             reader=self._reader,
-            pools=[config.pool(Evaluate(study), last)],
+            pools=[config.pool(Evaluate(study, self._scope.gold), last)],
             settings={"signature": study.signature, "limit": self._scope.limit,
                       "trials": [trial.label for trial in study.trials]},
             signatures=[study.signature],
@@ -136,6 +140,8 @@ def validate(
         weights, weights_temperature: as in `decode_corpus`.
         seed: seed of random choices.
         limit: maximum number of segments to read.
+        gold: field with the gold answer, or a list of them; default: "gold". By a metric that
+            votes, the result then says how often one sample is right, the choice, and any of k.
         coarse: the cheaper metric of "coarse-to-fine", which is only tried with it; with "cascade"
             among `strategies`, the strategy of its first stage.
         fine: the strategy of the second stage of "cascade"; default: "standard".

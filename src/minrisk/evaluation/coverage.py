@@ -1,0 +1,172 @@
+"""Coverage beside consensus: how often one sample is right, the choice, and any of k samples.
+
+Where any of them is often right and the choice is not, a better way of choosing has much to gain;
+where none is, only a better model has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
+from minrisk._core.metric import AnyMetric
+from minrisk.evaluation.resampling import Estimate, Verdicts, estimate, resampled_counts
+from minrisk.evaluation.scoring import Score, SignificanceTest, compare_means
+from minrisk.io.inputs import InputFile
+from minrisk.io.records import error_location
+from minrisk.io.segments import output_fields, show, text_of_choice
+
+GOLD = "gold"  # the usual field of gold answers
+
+
+def pass_at_k(samples: int, right: int, k: int) -> float:
+    """The probability that any of k samples is right, of which so many are (Chen et al. 2021).
+
+    The k are drawn from all without replacement, so that the estimate is unbiased.
+
+    >>> pass_at_k(4, 1, 1), pass_at_k(4, 1, 4), round(pass_at_k(4, 2, 2), 2)
+    (0.25, 1.0, 0.83)
+    """
+    if samples - right < k:
+        return 1.0
+    misses = 1 - k / np.arange(samples - right + 1, samples + 1)
+    return float(1 - misses.prod())
+
+
+def are_right(metric: AnyMetric, texts: Sequence[str], golds: Sequence[str]) -> Verdicts:
+    """(N,) whether each text gives one of the gold answers, by a metric that votes."""
+    refs = metric.as_given(metric.features(golds))
+    found: Verdicts = metric.scores(metric.features(texts), refs).max(axis=1) == 1
+    return found
+
+
+def golds_of(value: Any) -> list[str] | None:
+    """The gold answers in a field: a text or a number, or a list of them; None if it is neither."""
+    found = value if isinstance(value, list | tuple) else [value]
+    is_known = found and all(isinstance(one, str | int | float) for one in found)
+    return [str(one) for one in found] if is_known else None
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many of the samples of a segment are right, and whether the choice is."""
+
+    samples: int
+    right: int
+    chosen: bool
+
+    @classmethod
+    def of(cls, metric: AnyMetric, texts: Sequence[str], counts: Sequence[int], best: int,
+           golds: Sequence[str], drawn: int = 0) -> Coverage:
+        """Of samples with these counts; those that were drawn beyond them are wrong."""
+        right = are_right(metric, texts, golds)
+        total = int(np.sum(counts))
+        return cls(max(total, drawn), int(np.asarray(counts)[right].sum()), bool(right[best]))
+
+
+@dataclass(frozen=True)
+class CoverageSummary:
+    """Shares of segments with their 95% intervals."""
+
+    one: Estimate  # a sample at random is right
+    chosen: Estimate  # the choice is right
+    any_of: Mapping[int, Estimate]  # any of k samples is right
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def rows(self) -> Iterator[tuple[str, str, str]]:
+        """Rows of a table."""
+        named = {"one sample": self.one, "the choice": self.chosen} | {
+            f"any of {k}": found for k, found in self.any_of.items()}
+        for name, found in named.items():
+            yield name, f"{found.value:.1%}", f"{found.low:.1%} to {found.high:.1%}"
+
+
+def columns_of(segments: Sequence[Coverage]) -> dict[str, Floats]:
+    """For each segment, the probability that one sample is right, and any of 2, 4 and so on up to
+    the number of samples that all segments have.
+    """
+    least = min(segment.samples for segment in segments)
+    sizes = sorted({2**power for power in range(1, least.bit_length()) if 2**power <= least}
+                   | ({least} if least > 1 else set()))
+    return {"one sample" if k == 1 else f"any of {k}": np.array(
+        [pass_at_k(segment.samples, segment.right, k) for segment in segments])
+        for k in (1, *sizes)}
+
+
+def summarised(segments: Sequence[Coverage]) -> CoverageSummary | None:
+    """Over segments with gold answers; None if there are none."""
+    if not segments:
+        return None
+    counts = resampled_counts(len(segments))
+    ones = np.ones(len(segments), bool)
+
+    def mean(values: Floats) -> Estimate:
+        return estimate(lambda found, _, drawn: drawn @ found / drawn.sum(axis=1), values, ones,
+                        counts)
+
+    found = {name: mean(values) for name, values in columns_of(segments).items()}
+    one = found.pop("one sample")
+    return CoverageSummary(one, mean(np.array([float(segment.chosen) for segment in segments])),
+                           {int(name.rpartition(" ")[2]): value for name, value in found.items()})
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A line of an output with its gold answers and, where it has them, its samples."""
+
+    text: str
+    golds: list[str]
+    samples: Sequence[str] = ()
+    counts: Sequence[int] = ()
+    drawn: int = 0
+
+    def coverage(self, metric: AnyMetric) -> Coverage:
+        texts = [*self.samples, self.text]
+        return Coverage.of(metric, texts, [*self.counts, 0], len(self.samples), self.golds,
+                           self.drawn)
+
+
+def read_sampled(path: str, gold: str) -> list[Sampled]:
+    """The lines of an output in JSON lines or Parquet, with the gold answers in this field."""
+    return [_sampled(where, fields, gold) for where, fields in output_fields(InputFile.at(path))]
+
+
+def _sampled(where: str, fields: Mapping[str, Any], gold: str) -> Sampled:
+    golds = golds_of(fields.get(gold))
+    if golds is None:
+        raise InputError(f"{where}: found {gold} {show(fields.get(gold))}, wanted the gold answer "
+                         "or a list of them")
+    with error_location(where):
+        text = text_of_choice(fields).rstrip()
+    samples = fields.get("samples") or []
+    counts = fields.get("counts") or [1] * len(samples)
+    if not (isinstance(samples, list) and isinstance(counts, list) and len(samples) == len(counts)
+            and all(isinstance(one, str) for one in samples)
+            and all(type(one) is int and one > 0 for one in counts)):
+        raise InputError(f"{where}: found samples and counts that do not belong together, wanted "
+                         "lists of texts and numbers, as `minrisk answer` writes them")
+    drawn = fields.get("drawn")
+    return Sampled(text, golds, samples, counts, drawn if type(drawn) is int else 0)
+
+
+def coverage_scores(metric: AnyMetric, systems: Mapping[str, Sequence[Sampled]],
+                    scores: Mapping[str, Score], resamples: int, test: SignificanceTest,
+                    seed: int) -> dict[str, Score]:
+    """Scores of one sample and any of k beside those of systems that have samples in all lines;
+    the first system is the baseline.
+    """
+    first = next(iter(scores))
+    values = {first: scores[first].sentences}
+    for name, lines in systems.items():
+        if all(line.samples for line in lines):
+            found = columns_of([line.coverage(metric) for line in lines])
+            values |= {f"{name}: {what}": own for what, own in found.items()}
+    made = compare_means(values, resamples, test, seed)
+    return {name: own for name, own in made.items() if name != first}
