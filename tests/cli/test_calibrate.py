@@ -218,3 +218,24 @@ def test_a_calibration_is_given_as_an_object(calibration):
         minrisk.Calibrated(minrisk.Standard(METRIC), made, 1.0)
     unknown = replace(made, signature=None)
     assert minrisk.Calibrated(minrisk.Standard("chrf"), unknown).name == "standard"
+
+
+def test_answers_to_prompts_are_calibrated_too(calibration):
+    votes = {"sure": 16, "torn": 9}
+
+    def sampler(prompt, n):
+        return ["it is 7"] * votes[prompt] + ["it is 9"] * (n - votes[prompt])
+
+    sure, torn = minrisk.answer(["sure", "torn"], 16, sampler=sampler, metric=METRIC,
+                                calibration=calibration, max_error=0.3)
+    assert (sure.answer, sure.abstained, torn.abstained) == ("7", False, True)
+    assert sure.confidence.calibrated > torn.confidence.calibrated
+    assert torn.text is None
+
+
+def test_a_run_is_not_resumed_with_another_calibration(tmp_path, samples, best, calibration):
+    args = ("decode", samples, *VOTE, "--calibration", calibration, "-o", tmp_path / "c.jsonl")
+    assert run(*args).code == 0
+    assert run(*args, "--resume").code == 0
+    run("calibrate", best, "--signal", "utility", "-o", calibration, "--overwrite")
+    assert "cannot resume" in run(*args, "--resume").err

@@ -16,6 +16,7 @@ from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk.evaluation.calibration import read_calibration
 from minrisk.io.formats import FORMATS, JSON_LINES, ChoiceFormat, OutputFormat
+from minrisk.io.inputs import InputFile
 from minrisk.io.records import AUTO, Weighting
 from minrisk.io.segments import SampleReader
 from minrisk.io.text import FilePath
@@ -237,8 +238,8 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
                 "confidence": self.confidence, "uncertainty": self.uncertainty,
                 "abstain": self.abstain,
                 **({"confidence.seed": seed} if self.confidence else {}),
-                **({"calibration": self.calibration, "max_error": self.max_error}
-                   if self.calibration is not None else {})}
+                **({"calibration": InputFile.at(self.calibration).identity(),
+                    "max_error": self.max_error} if self.calibration is not None else {})}
 
 
 @dataclass(frozen=True)
