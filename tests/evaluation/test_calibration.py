@@ -234,3 +234,13 @@ def test_the_report_has_a_figure(tmp_path):
     report.plot(tmp_path / "two.svg")
     assert "<svg" in (tmp_path / "one.svg").read_text()
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+
+
+def test_the_figure_has_each_ranking_of_choices_once():
+    pytest.importorskip("matplotlib")
+    from minrisk.evaluation.figure import _told_apart
+
+    values, right = drawn(0)
+    columns = {"confidence.share": values, "uncertainty.largest": values, "utility": -values}
+    report = own.calibrated(columns, right, "utility")
+    assert [one.name for one in _told_apart(report)] == ["utility", "confidence.share"]

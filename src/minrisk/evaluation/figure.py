@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minrisk._core.errors import InputError, needs_extra
-from minrisk.evaluation.calibration import CalibrationReport
+from minrisk.evaluation.calibration import CalibrationReport, SignalQuality
 from minrisk.evaluation.study import Study
 from minrisk.evaluation.validation import Summary, TrialSummary
 from minrisk.io.store import write_whole
@@ -35,6 +35,7 @@ OTHERS = (Style("#2a7f62", "s", "full", "--"), Style("#91328f", "^", "none", "-.
           Style("#b3261e", "<", "full", "-."), Style("#5b5b5b", ">", "none", ":"),
           Style("#6a8f00", "P", "full", "--"))
 _LAST = Style("#888888", "x")
+_MAX_SIGNALS = 6  # of a figure of a calibration
 _STYLES = {"aggregate": AGGREGATION, "n-by-s": N_BY_S}
 
 
@@ -87,14 +88,22 @@ def plot_calibration(report: CalibrationReport, path: str) -> None:
                      [found.right.value for found in report.bins], color=colour, marker="o",
                      linestyle="none", markersize=5, zorder=4)
     _shares(reliability, "Share of right choices, by probability", "probability")
-    spare = chain([AGGREGATION, N_BY_S, *OTHERS], repeat(_LAST))
-    for signal, style in zip(report.signals, spare, strict=False):
+    for signal, style in zip(_told_apart(report), [AGGREGATION, N_BY_S, *OTHERS], strict=False):
         places, errors = zip(*signal.curve, strict=True)
         risk.plot(places, errors, label=signal.name, color=style.colour, linestyle=style.line,
                   linewidth=2.0 if signal.name == report.calibration.signal else 1.0, zorder=3)
     _shares(risk, "Share of wrong choices, by what is answered", "share that is answered")
     legend(figure)
     save(figure, path)
+
+
+def _told_apart(report: CalibrationReport) -> list[SignalQuality]:
+    """The calibrated signal, and the best others, without those that rank choices as another does.
+    """
+    ranked = sorted(report.signals, key=lambda one: (one.name != report.calibration.signal,
+                                                     one.aurc.value))
+    distinct = {tuple(one.curve): one for one in reversed(ranked)}  # the first of equal ones
+    return list(reversed(distinct.values()))[:_MAX_SIGNALS]
 
 
 def _shares(axes: Any, title: str, label: str) -> None:
