@@ -22,7 +22,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from minrisk._core.adapters import as_metric
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError
-from minrisk._core.groups import Groups
+from minrisk._core.groups import Groups, mass_of
 from minrisk._core.metric import Ability, AnyMetric, Features, implemented_abilities
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import Strategy, check_rankings
@@ -171,7 +171,7 @@ def check_rows(metric: AnyMetric, case: Case, rtol: float) -> None:
 def check_utility(metric: AnyMetric, case: Case, rtol: float) -> None:
     """`utility` equals `scores @ mass`."""
     hyps, refs, source = _features(metric, case)
-    mass = Groups.singletons(case.groups.weights).mass
+    mass = mass_of(case.groups.weights)
     expected = metric.scores(hyps, refs, source) @ mass
     _assert_close(metric.utility(hyps, refs, mass, source), expected, rtol)
 
@@ -179,7 +179,7 @@ def check_utility(metric: AnyMetric, case: Case, rtol: float) -> None:
 def check_utility_against_itself(metric: AnyMetric, case: Case, rtol: float) -> None:
     """`utility` equals `scores @ mass` if hypotheses and references are the same features."""
     _, refs, source = _features(metric, case)
-    mass = Groups.singletons(case.groups.weights).mass
+    mass = mass_of(case.groups.weights)
     expected = metric.scores(refs, refs, source) @ mass
     _assert_close(metric.utility(refs, refs, mass, source), expected, rtol)
 
@@ -193,7 +193,7 @@ def check_ignored_references(metric: AnyMetric, case: Case, rtol: float) -> None
 def check_singleton_groups(metric: Any, case: Case, rtol: float) -> None:
     """The aggregate of a single reference equals that reference."""
     hyps, refs, source = _features(metric, case)
-    alone = metric.aggregate(refs, Groups.singletons(case.groups.weights))
+    alone = metric.aggregate(refs, Groups(np.arange(len(refs)), case.groups.weights))
     _assert_close(metric.scores(hyps, alone, source), _scores(metric, case), rtol)
 
 
@@ -203,7 +203,7 @@ def check_grouped_duplicates(metric: Any, case: Case, rtol: float) -> None:
     groups = Groups(labels, case.groups.weights)
     hyps, refs, source = _features(metric, case)
     grouped = metric.scores(hyps, metric.aggregate(refs, groups), source) @ groups.mass
-    mass = Groups.singletons(groups.weights).mass
+    mass = mass_of(groups.weights)
     _assert_close(grouped, _scores(metric, case) @ mass, rtol)
 
 

@@ -1,4 +1,4 @@
-"""Rows of features and groups of references: what is quick is what the general way finds."""
+"""Rows of features and groups of references."""
 
 from __future__ import annotations
 
@@ -7,27 +7,55 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minrisk._core.arrays import distinct_labels
+from minrisk._core.arrays import Distinct
+from minrisk._core.batch import bind
 from minrisk._core.decoding import make_metric
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups, WeightedRows
+from minrisk._core.segment import Segment
+from tolerance import assert_close
 
 
 @given(st.lists(st.integers(0, 9), max_size=20))
 def test_distinct_labels_are_those_of_numpy(labels):
-    found = distinct_labels(np.array(labels, np.intp), 10)
-    for one, other in zip(found, np.unique(np.array(labels, np.intp), return_inverse=True),
-                          strict=True):
+    found = Distinct.of(np.array(labels, np.intp), 10)
+    expected = np.unique(np.array(labels, np.intp), return_index=True, return_inverse=True)
+    for one, other in zip((found.labels, found.first, found.inverse), expected, strict=True):
         assert one.dtype == other.dtype
         assert one.tolist() == other.tolist()
 
 
-@given(st.lists(st.floats(0.1, 9), min_size=1, max_size=9))
-def test_singletons_are_groups_of_one_reference_each(weights):
-    given = np.array(weights)
-    quick, general = Groups.singletons(given), Groups(np.arange(given.size), given)
-    for name in ("members", "are_singletons", "mass", "share"):
-        np.testing.assert_array_equal(getattr(quick, name), getattr(general, name))
+@pytest.fixture
+def pool():
+    weights = [0.5, 2, 1, 1, 0]
+    [pool] = bind(make_metric("chrf"), [Segment(["a b", "c", "a b", "b", "d"], weights=weights)])
+    return pool
+
+
+@pytest.mark.parametrize("columns", [[0, 1, 2, 3, 4], [1], [3, 0], [2, 2, 4]])
+def test_the_utility_over_some_references_is_their_weighted_mean_score(pool, columns):
+    columns = np.array(columns)
+    expected = np.average(pool.scores(columns), axis=1, weights=pool.segment.weights[columns])
+    assert_close(pool.utility(columns), expected)
+
+
+def test_references_without_weight_have_no_utility(pool):
+    with pytest.raises(InputError, match="no weight"):
+        pool.utility(np.array([4]))
+
+
+def test_averages_of_one_reference_each_are_the_references(pool):
+    groups = Groups(np.array([3, 0, 1, 2, 4]), pool.segment.weights)
+    assert pool.utility_of_averages(groups).tolist() == pool.utility().tolist()
+
+
+def test_a_reference_is_left_out_by_its_weight_not_by_a_label(pool):
+    with pytest.raises(InputError, match="label -1"):
+        Groups(np.array([0, -1]), np.ones(2))
+    some = Groups(np.array([0, 0, 1, 1, 0]), np.array([1.0, 0, 1, 1, 0]))
+    [fewer] = bind(pool.metric, [Segment(pool.segment.hypotheses, ["a b", "a b", "b"])])
+    expected = fewer.utility_of_averages(Groups(np.array([0, 1, 1]), np.ones(3)))
+    assert_close(pool.utility_of_averages(some), expected)
 
 
 @pytest.mark.parametrize("rows", [[], [0], [2, 0, 2], [3, 2, 1, 0], slice(1, 3),

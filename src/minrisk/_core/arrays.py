@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,37 @@ def sums(labels: Ints, values: Floats, count: int) -> Floats:
     return totals
 
 
-def distinct_labels(labels: Ints, count: int) -> tuple[Ints, Ints]:
-    """The distinct labels below `count`, sorted, and the position of each label among them.
+@dataclass(frozen=True, eq=False)
+class Distinct:
+    """The distinct ones of some labels, as from `np.unique`, but in linear time.
 
-    The same as `np.unique(labels, return_inverse=True)`, in linear time.
+    >>> found = Distinct.of(np.array([4, 1, 4]), 5)
+    >>> found.labels.tolist(), found.inverse.tolist(), found.first.tolist()
+    ([1, 4], [1, 0, 1], [1, 0])
     """
-    is_there = np.zeros(count, np.bool_)
-    is_there[labels] = True
-    return is_there.nonzero()[0], (is_there.cumsum() - 1)[labels]
+
+    labels: Ints  # (D,) sorted
+    inverse: Ints  # (N,) the position of each label among the distinct ones
+
+    @classmethod
+    def of(cls, labels: Ints, count: int) -> Distinct:
+        """The distinct ones of labels from 0 and below `count`."""
+        is_there = np.zeros(count, np.bool_)
+        is_there[labels] = True
+        return cls(is_there.nonzero()[0], (is_there.cumsum() - 1)[labels])
+
+    @property
+    def first(self) -> Ints:
+        """(D,) the first position of each."""
+        first = np.empty_like(self.labels)
+        # in reverse, so that the first position of each remains
+        first[self.inverse[::-1]] = np.arange(self.inverse.size)[::-1]
+        return first
+
+
+def first_places(labels: Ints) -> Ints:
+    """(D,) the first position of each distinct label, in order."""
+    return np.sort(np.unique(labels, return_index=True)[1])
 
 
 def finite_or_none(number: float | None) -> float | None:

@@ -16,13 +16,13 @@ from minrisk._core.lazy import lazy
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """A partition of weighted references; the label -1 leaves a reference out.
+    """A partition of weighted references; those of a group are averaged.
 
     Args:
         labels: (R,) the group of each reference, from 0.
-        weights: (R,) the weight of each reference; they need not sum to 1.
+        weights: (R,) the weight of each reference, 0 to leave one out; they need not sum to 1.
 
-    >>> groups = Groups(np.array([0, 0, 1, -1]), np.array([1.0, 2.0, 3.0, 4.0]))
+    >>> groups = Groups(np.array([0, 0, 1, 1]), np.array([1.0, 2.0, 3.0, 0.0]))
     >>> groups.mass.tolist(), groups.share.round(2).tolist()
     ([0.5, 0.5], [0.33, 0.67, 1.0, 0.0])
     """
@@ -30,20 +30,10 @@ class Groups:
     labels: Ints  # (R,)
     weights: Floats  # (R,)
 
-    @classmethod
-    def singletons(cls, weights: Floats) -> Groups:
-        """One group per reference."""
-        groups = cls(np.arange(weights.size), weights)
-        # set the lazy attributes, whose values are known here
-        vars(groups).update(members=groups.labels, are_singletons=True, _totals=weights)
-        return groups
-
-    @classmethod
-    def subset(cls, weights: Floats, rows: Ints) -> Groups:
-        """One group for each of these references; the others are left out."""
-        labels = np.full(weights.size, -1, dtype=np.intp)
-        labels[rows] = np.arange(rows.size)
-        return cls(labels, weights)
+    def __post_init__(self) -> None:
+        if self.labels.min(initial=0) < 0:
+            raise InputError("every reference needs a group from 0; found the label "
+                             f"{self.labels.min()}: give a weight of 0 to leave a reference out")
 
     @classmethod
     def split(
@@ -61,41 +51,36 @@ class Groups:
         return int(self.labels.max(initial=-1)) + 1
 
     @lazy
-    def members(self) -> Ints:
-        """The rows of the references that belong to a group."""
-        return np.flatnonzero(self.labels >= 0)
-
-    @lazy
-    def are_singletons(self) -> bool:
-        return bool(np.all(np.bincount(self.labels[self.members], minlength=1) <= 1))
+    def sizes(self) -> Ints:
+        """(G,) number of references in each group."""
+        return np.bincount(self.labels, minlength=len(self))
 
     @lazy
     def _totals(self) -> Floats:  # (G,)
-        return sums(self.labels[self.members], self.weights[self.members], len(self))
+        return sums(self.labels, self.weights, len(self))
 
     @lazy
     def mass(self) -> Floats:
         """(G,) weight of each group; sums to 1."""
-        total = self._totals.sum()
-        if total == 0:
-            raise InputError("the references have no weight; expected a positive one")
-        mass: Floats = self._totals / total
-        return mass
+        return mass_of(self._totals)
 
     @lazy
     def share(self) -> Floats:
         """(R,) weight of each reference within its group; sums to 1 over each group."""
-        sizes = np.bincount(self.labels[self.members], minlength=len(self))
         # a group without weight is averaged uniformly: 0 / 0 would be NaN, and NaN * 0 is NaN
         weights = np.where(self._totals[self.labels] > 0, self.weights, 1.0)
-        totals = np.where(self._totals > 0, self._totals, sizes)
-        share = np.zeros_like(self.weights)
-        share[self.members] = weights[self.members] / totals[self.labels[self.members]]
+        totals = np.where(self._totals > 0, self._totals, self.sizes)
+        share: Floats = weights / totals[self.labels]
         return share
 
-    def only_members(self) -> Groups:
-        """The same groups without the references that belong to none."""
-        return Groups(self.labels[self.members], self.weights[self.members])
+
+def mass_of(weights: Floats) -> Floats:
+    """The weights of some references or groups, divided by their sum."""
+    total = weights.sum()
+    if total == 0:
+        raise InputError("the references have no weight; expected a positive one")
+    mass: Floats = weights / total
+    return mass
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,8 +130,7 @@ class WeightedRows:
         by_group = np.argsort(groups.labels, kind="stable")
         members, starts = self._expand(by_group)
         share = np.repeat(groups.share[by_group], np.diff(starts))
-        sizes = np.bincount(groups.labels, minlength=len(groups))
-        offsets = starts[np.concatenate([[0], np.cumsum(sizes)])]
+        offsets = starts[np.concatenate([[0], np.cumsum(groups.sizes)])]
         return replace(self, offsets=offsets, members=self.members[members],
                        weights=self.weights[members] * share)
 

@@ -1,8 +1,11 @@
 """A segment bound to a metric: strategies choose groups or rows.
 
-The identity behind every strategy is in `Pool.utility`:
+The identity behind every strategy is implemented here:
 
     U(h) = sum over groups g of  mass(g) * score(h, aggregate(g))
+
+With a group for each reference, or for each of some, that is `Pool.utility`; with others,
+`Pool.utility_of_averages`.
 """
 
 from __future__ import annotations
@@ -13,9 +16,9 @@ from typing import Any, Generic
 
 import numpy as np
 
-from minrisk._core.arrays import Floats, Ints, Points, distinct_labels, finite_rows, sums
+from minrisk._core.arrays import Distinct, Floats, Ints, Points, finite_rows, sums
 from minrisk._core.errors import InputError
-from minrisk._core.groups import Groups
+from minrisk._core.groups import Groups, mass_of
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import F, Metric, PartialStatistics, Surrogate
 from minrisk._core.segment import Ranking, Segment, shortened
@@ -28,9 +31,6 @@ class Tally:
     """A counter of evaluated pairs."""
 
     pairs: int = 0
-
-    def add(self, hyps: Ints, refs: int) -> None:
-        self.pairs += hyps.size * refs
 
 
 class ScoreMatrix:
@@ -101,37 +101,40 @@ class Pool(Generic[F]):
 
     def distinct_hypotheses(self) -> tuple[Pool[F], Ints]:
         """The pool with distinct hypotheses only, and the position of each one among them."""
-        _, first, row = np.unique(self.hyp_rows, return_index=True, return_inverse=True)
-        # keep sample order, which breaks ties
-        kept, inverse = np.unique(first[row], return_inverse=True)
-        return self.keep(kept), inverse
+        first = self._hyps.first
+        by_place = np.argsort(first)  # keep sample order, which breaks ties
+        return self.keep(first[by_place]), np.argsort(by_place)[self._hyps.inverse]
 
-    def utility(self, groups: Groups | None = None, leave_self_out: bool = False) -> Floats:
-        """(H,) expected score over the groups; each reference is its own group by default."""
-        groups = Groups.singletons(self.segment.weights) if groups is None else groups
-        if not groups.are_singletons:
-            if leave_self_out:
-                raise InputError("an aggregate cannot leave one reference out; "
-                                 "leave_self_out needs a strategy that scores pairs")
-            return self._utility_of_aggregates(groups.only_members(), self.ref_rows[groups.members])
-        mass = np.zeros(len(self.ref_rows))
-        mass[groups.members] = groups.mass[groups.labels[groups.members]]
+    def utility(self, columns: Ints | None = None, leave_self_out: bool = False) -> Floats:
+        """(H,) expected score over these references, or over all."""
+        weights = self.segment.weights
+        mass = mass_of(weights if columns is None else weights[columns])
+        if columns is not None:
+            mass = sums(columns, mass, weights.size)
         if leave_self_out and self.segment.self_columns is not None:
             return self._utility_without_self(mass, self.segment.self_columns)
         return self._utility(mass)  # with given references, there is no self to leave out
+
+    def utility_of_averages(self, groups: Groups) -> Floats:
+        """(H,) expected score over the groups, each of which stands for its average reference."""
+        if groups.sizes.max() == 1:  # the average of one reference is that reference
+            return self._utility(groups.mass[groups.labels])
+        refs = self.metric.aggregate(self.references(self.ref_rows), groups)
+        self._count(len(groups))
+        utility = self.metric.utility(self._hyp_texts, refs, groups.mass, self.source)
+        return self._of_all(utility, refs, lambda group: f"average {group} of references")
 
     def choices(self) -> Ints:
         """(H,) an integer label per hypothesis; equal texts, or equal answers, share a label.
 
         The label is negative if the metric finds no answer in the text.
         """
-        distinct, inverse = self._distinct
-        answers = self.metric.answers(self.texts[distinct])
+        answers = self.metric.answers(self._hyp_texts)
         if answers is None:
             return self.hyp_rows
         numbers: dict[str | None, int] = {None: -1}
         labels = [numbers.setdefault(answer, len(numbers)) for answer in answers]
-        return np.array(labels, np.intp)[inverse]
+        return np.array(labels, np.intp)[self._hyps.inverse]
 
     def details(self, ranking: Ranking) -> dict[str, Any]:
         """Further fields of the output: those of the metric and, if it is or contains a vote, the
@@ -165,67 +168,61 @@ class Pool(Generic[F]):
 
     def distinct_references(self) -> tuple[Ints, Floats]:
         """The first column of each distinct reference with weight, and the weight of all copies."""
-        _, first, row = np.unique(self.ref_rows, return_index=True, return_inverse=True)
-        mass = sums(row, self.segment.weights, first.size)
-        return first[mass > 0], mass[mass > 0]
+        mass = self._ref_mass
+        return self._refs.first[mass > 0], mass[mass > 0]
 
     def scores(self, columns: Ints | None = None) -> Floats:
         """(H, columns) scores against these references, or (H, R) against all."""
-        rows = self.ref_rows if columns is None else self.ref_rows[columns]
-        distinct, inverse = self._distinct
-        others, ref_inverse = np.unique(rows, return_inverse=True)
-        self.tally.add(distinct, others.size)
-        matrix = self.matrix.at(distinct, others)
+        others = (self._refs if columns is None
+                  else Distinct.of(self.ref_rows[columns], len(self.texts)))
+        self._count(others.labels.size)
+        matrix = self.matrix.at(self._hyps.labels, others.labels)
         if matrix is None:
-            refs = self.references(others)
-            scores = self.metric.scores(self.texts[distinct], refs, self.source)
-            matrix = self._finite(scores, refs, lambda column: self._reference(others[column]))
-        return matrix[np.ix_(inverse, ref_inverse)]
+            refs = self.references(others.labels)
+            matrix = self._finite(self.metric.scores(self._hyp_texts, refs, self.source), refs,
+                                  lambda column: self._reference(others.labels[column]))
+        return matrix[np.ix_(self._hyps.inverse, others.inverse)]
 
     def keep_scores(self) -> Floats:
         """(H, R) all scores, cached for later calls and for pools derived from this one."""
         scores = self.scores()
-        hyps, first_hyp = np.unique(self.hyp_rows, return_index=True)
-        refs, first_ref = np.unique(self.ref_rows, return_index=True)
-        self.matrix.fill(hyps, refs, scores[np.ix_(first_hyp, first_ref)])
+        self.matrix.fill(self._hyps.labels, self._refs.labels,
+                         scores[np.ix_(self._hyps.first, self._refs.first)])
         return scores
 
     def summed_scores(self, refs: F, weights: Floats) -> Floats:
         """(H,) weighted sums of scores against other references; sums over parts add up."""
-        distinct, inverse = self._distinct
-        self.tally.add(distinct, len(refs))
-        totals = self.metric.utility(self.texts[distinct], refs, weights, self.source)
-        return self._finite(totals, refs, lambda row: f"reference {row} of this part")[inverse]
+        self._count(len(refs))
+        totals = self.metric.utility(self._hyp_texts, refs, weights, self.source)
+        return self._of_all(totals, refs, lambda row: f"reference {row} of this part")
 
     def partial_statistics(self, refs: F, weights: Floats) -> PartialStatistics:
         """The partial statistics of other references, for the score against their average."""
-        return self.metric.partial_statistics(self.texts[self._distinct[0]], refs, weights)
+        return self.metric.partial_statistics(self._hyp_texts, refs, weights)
 
     def finalize(self, statistics: PartialStatistics) -> Floats:
         """(H,) scores against the average of the references that the statistics summarise."""
-        distinct, inverse = self._distinct
-        self.tally.add(distinct, 1)
-        scores = self.metric.finalize(self.texts[distinct], statistics, self.source)
-        return self._finite(scores, None, "the average of all references")[inverse]
+        self._count(1)
+        scores = self.metric.finalize(self._hyp_texts, statistics, self.source)
+        return self._of_all(scores, None, "the average of all references")
 
     def quality(self) -> Floats:
         """(H,) quality estimates from the source alone; each counts as one pair."""
-        distinct, inverse = self._distinct
-        self.tally.add(distinct, 1)
-        estimates = self.metric.quality(self.texts[distinct], self.source)
-        return self._finite(estimates, None, "the source")[inverse]
+        self._count(1)
+        estimates = self.metric.quality(self._hyp_texts, self.source)
+        return self._of_all(estimates, None, "the source")
 
     def choice(self) -> Floats:
         """(H,) 1 for the hypothesis that the metric chooses and its copies, 0 for the others.
 
         Counts as one pair for each distinct hypothesis.
         """
-        distinct, inverse = self._distinct
-        self.tally.add(distinct, 1)
-        counts = np.bincount(inverse, self.segment.counts, distinct.size).astype(np.intp)
-        chosen = self.metric.choose(self.texts[distinct], counts, self.source)
-        if not 0 <= chosen < distinct.size:
-            raise InputError(f"metric {self.metric.name!r} chose {chosen} among {distinct.size} "
+        self._count(1)
+        inverse, size = self._hyps.inverse, self._hyps.labels.size
+        counts = np.bincount(inverse, self.segment.counts, size).astype(np.intp)
+        chosen = self.metric.choose(self._hyp_texts, counts, self.source)
+        if not 0 <= chosen < size:
+            raise InputError(f"metric {self.metric.name!r} chose {chosen} among {size} "
                              "hypotheses; expected the row of one")
         result: Floats = (inverse == chosen).astype(np.float64)
         return result
@@ -235,37 +232,56 @@ class Pool(Generic[F]):
 
         Counts as one pair for each hypothesis, like the score of an aggregate.
         """
-        distinct, inverse = self._distinct
-        self.tally.add(distinct, 1)
-        return self._finite(self._surrogate[0].mean, None, "all references (surrogate)")[inverse]
+        self._count(1)
+        return self._of_all(self._surrogate.mean, None, "all references (surrogate)")
 
     def surrogate_values(self) -> Floats:
         """(H, R) values of the metric's surrogate; they do not count as pairs."""
-        made, refs, ref_inverse = self._surrogate
-        values = self._finite(made.at(refs), refs, lambda row: f"reference {row} (surrogate)")
-        return values[np.ix_(self._distinct[1], ref_inverse)]
+        refs = self.references(self._refs.labels)
+        values = self._finite(self._surrogate.at(refs), refs,
+                              lambda row: f"reference {row} (surrogate)")
+        return values[np.ix_(self._hyps.inverse, self._refs.inverse)]
 
     def vectors(self) -> Points:
         """(R, D) embeddings of the references."""
-        distinct, inverse = np.unique(self.ref_rows, return_inverse=True)
-        points = self.metric.vectors(self.texts[distinct])
-        for row in distinct[~finite_rows(points)]:
+        points = self.metric.vectors(self.texts[self._refs.labels])
+        for row in self._refs.labels[~finite_rows(points)]:
             raise InputError(f"metric {self.metric.name!r} has a vector that is not finite for "
                              f"{self._reference(row)}; check its model and its precision")
-        return points[inverse]
+        return points[self._refs.inverse]
 
     @lazy
-    def _distinct(self) -> tuple[Ints, Ints]:
-        """The distinct rows of the hypotheses, and the position of each hypothesis among them."""
-        return distinct_labels(self.hyp_rows, len(self.texts))
+    def _hyps(self) -> Distinct:
+        """The distinct hypotheses, by their rows."""
+        return Distinct.of(self.hyp_rows, len(self.texts))
 
     @lazy
-    def _surrogate(self) -> tuple[Surrogate[F], F, Ints]:
-        """The surrogate, the distinct references, and the position of each reference among them."""
-        rows, inverse = np.unique(self.ref_rows, return_inverse=True)
-        refs, mass = self.references(rows), sums(inverse, self.segment.weights, rows.size)
-        made = self.metric.surrogate(self.texts[self._distinct[0]], refs, mass, self.source)
-        return made, refs, inverse
+    def _refs(self) -> Distinct:
+        """The distinct references, by their rows."""
+        return Distinct.of(self.ref_rows, len(self.texts))
+
+    @property
+    def _hyp_texts(self) -> F:
+        """The features of the distinct hypotheses."""
+        return self.texts[self._hyps.labels]
+
+    @property
+    def _ref_mass(self) -> Floats:
+        """The weight of all copies of each distinct reference."""
+        return sums(self._refs.inverse, self.segment.weights, self._refs.labels.size)
+
+    @lazy
+    def _surrogate(self) -> Surrogate[F]:
+        refs = self.references(self._refs.labels)
+        return self.metric.surrogate(self._hyp_texts, refs, self._ref_mass, self.source)
+
+    def _count(self, references: int) -> None:
+        """Count the pairs of all distinct hypotheses with so many references."""
+        self.tally.pairs += self._hyps.labels.size * references
+
+    def _of_all(self, values: Floats, refs: F | None, name: Callable[[int], str] | str) -> Floats:
+        """(H,) the values of the distinct hypotheses, checked, for each hypothesis."""
+        return self._finite(values, refs, name)[self._hyps.inverse]
 
     def _finite(self, values: Floats, refs: F | None, name: Callable[[int], str] | str) -> Floats:
         """Scores of the distinct hypotheses, (D,) or (D, columns), checked to be finite.
@@ -279,14 +295,14 @@ class Pool(Generic[F]):
         if refs is not None and not column:
             value, column = self._first_not_finite(row, refs, value)
         other = name if isinstance(name, str) else name(*column) if column else "all references"
-        first = int(np.flatnonzero(self.hyp_rows == self._distinct[0][row])[0])
+        first = int(self._hyps.first[row])
         raise InputError(f"metric {self.metric.name!r} scored {value} for "
                          f"{self.segment.describe(first)} and {other}; finite numbers are needed: "
                          "check its model, its precision (dtype) and its cache")
 
     def _first_not_finite(self, row: int, refs: F, total: float) -> tuple[float, list[int]]:
         """The score that made a sum over references non-finite, and its column, if there is one."""
-        scores = self.metric.scores(self.texts[self._distinct[0][[row]]], refs, self.source)[0]
+        scores = self.metric.scores(self._hyp_texts[np.array([row])], refs, self.source)[0]
         column = np.flatnonzero(~np.isfinite(scores))[:1].tolist()
         return (scores[column[0]] if column else total), column
 
@@ -299,24 +315,17 @@ class Pool(Generic[F]):
         """(H,) utilities from the mass of each reference; duplicates are scored once."""
         per_row = sums(self.ref_rows, mass, len(self.texts))
         used = np.flatnonzero(per_row)
-        distinct, inverse = self._distinct
-        self.tally.add(distinct, used.size)
-        matrix = self.matrix.at(distinct, used)
+        self._count(used.size)
+        matrix = self.matrix.at(self._hyps.labels, used)
         if matrix is not None:
-            result: Floats = (matrix @ per_row[used])[inverse]
+            result: Floats = (matrix @ per_row[used])[self._hyps.inverse]
             return result
-        hyps = self.texts[distinct]
-        is_same = self.segment.self_columns is not None and np.array_equal(distinct, used)
+        hyps = self._hyp_texts
+        is_same = (self.segment.self_columns is not None
+                   and np.array_equal(self._hyps.labels, used))
         refs = hyps if is_same else self.references(used)
         utility = self.metric.utility(hyps, refs, per_row[used], self.source)
-        return self._finite(utility, refs, lambda column: self._reference(used[column]))[inverse]
-
-    def _utility_of_aggregates(self, groups: Groups, rows: Ints) -> Floats:
-        refs = self.metric.aggregate(self.references(rows), groups)
-        distinct, inverse = self._distinct
-        self.tally.add(distinct, len(groups))
-        utility = self.metric.utility(self.texts[distinct], refs, groups.mass, self.source)
-        return self._finite(utility, refs, lambda group: f"average {group} of references")[inverse]
+        return self._of_all(utility, refs, lambda column: self._reference(used[column]))
 
     def _utility_without_self(self, mass: Floats, self_columns: Ints) -> Floats:
         """(H,) utilities over all references except the hypothesis itself (by position).

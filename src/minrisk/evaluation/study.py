@@ -14,7 +14,6 @@ import numpy as np
 
 from minrisk._core.batch import Batch, bind
 from minrisk._core.errors import InputError, MinriskError, Wording
-from minrisk._core.groups import Groups
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import checked
 from minrisk._core.registry import STRATEGIES
@@ -194,8 +193,7 @@ class Study:
         batch = Batch([segment])
         (pool,) = bind(self.metric, batch)
         # score one pair, because a metric may do part of the extraction on first use
-        one = np.array([0])
-        pool.keep(one).utility(Groups.subset(np.ones(len(segment.references)), one))
+        pool.keep(np.array([0])).utility(np.flatnonzero(segment.weights)[:1])
         return batch, time.perf_counter() - start
 
     def _timed(self, trial: Trial, batch: Batch) -> tuple[Ranking, float]:

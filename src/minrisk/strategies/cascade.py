@@ -12,7 +12,6 @@ from minrisk._core.adapters import as_metric, metric_option
 from minrisk._core.arrays import Ints
 from minrisk._core.batch import as_batch
 from minrisk._core.errors import InputError, Wording
-from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
@@ -111,9 +110,7 @@ def best_rows(ranking: Ranking, segment: Segment, keep: int | None) -> Ints:
 def rank_among(pool: Pool[Any], rows: Ints, leave_self_out: bool = False) -> Ranking:
     """Exact MBR of these hypotheses; if the references are the samples, only these are used."""
     kept = pool.keep(rows)
-    own = own_references(kept.segment)
-    groups = None if own is None else Groups.subset(pool.segment.weights, own)
-    return kept.ranking(kept.utility(groups, leave_self_out))
+    return kept.ranking(kept.utility(own_references(kept.segment), leave_self_out))
 
 
 def own_references(segment: Segment) -> Ints | None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from minrisk._core.arrays import Floats, Ints
+from minrisk._core.arrays import Floats, Ints, first_places
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.pool import Pool
@@ -185,8 +185,7 @@ def _obstacle(pool: Pool[Any], has_answer: bool) -> str | None:
 
 def _distinct_choices(ranking: Ranking, choices: Ints) -> Ints:
     """The first hypothesis of each distinct choice, by rank."""
-    firsts = np.sort(np.unique(choices[ranking.order], return_index=True)[1])
-    return ranking.order[firsts[:MAX_CONTENDERS]]
+    return ranking.order[first_places(choices[ranking.order])[:MAX_CONTENDERS]]
 
 
 def _effective_number(pool: Pool[Any]) -> float:

@@ -95,10 +95,9 @@ class NByS(MeanUtility, Options):
         return [pool.ranking(self._utility(pool)) for pool in bind(self.metric, segments)]
 
     def _utility(self, pool: Pool[Any]) -> Any:
-        groups = Groups.subset(pool.segment.weights, self._rows(pool.segment))
-        return pool.utility(groups, self.leave_self_out)
+        return pool.utility(self._columns(pool.segment), self.leave_self_out)
 
-    def _rows(self, segment: Segment) -> Ints:
+    def _columns(self, segment: Segment) -> Ints:
         count = len(segment.references)
         if not 1 <= self.subset <= count:
             raise InputError(Wording("n-by-s: subset={subset} of {count} references; choose from 1 "
@@ -141,7 +140,7 @@ class Aggregate(MeanUtility, Options):
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [
-            pool.ranking(pool.utility(self._split(pool.segment)))
+            pool.ranking(pool.utility_of_averages(self._split(pool.segment)))
             for pool in bind(self.metric, segments)
         ]
 
@@ -192,7 +191,7 @@ class Centroid(MeanUtility, Options):
     seed: int = option(0, ge=0, help="seed of the first centroids")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        return [pool.ranking(pool.utility(self._groups(pool)))
+        return [pool.ranking(pool.utility_of_averages(self._groups(pool)))
                 for pool in bind(self.metric, segments)]
 
     def _groups(self, pool: Pool[Any]) -> Groups:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minrisk._core.adapters import metric_option
-from minrisk._core.arrays import Floats, Ints
+from minrisk._core.arrays import Distinct, Floats, Ints
 from minrisk._core.batch import bind
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import Ability, AnyMetric
@@ -37,9 +37,8 @@ class Race:
     def __init__(self, pool: Pool[Any], references: Ints) -> None:
         self._pool, self._place = pool.distinct_hypotheses()
         self._references = references  # (R,) columns, in the order of use
-        _, first, text = np.unique(pool.ref_rows[references], return_index=True,
-                                   return_inverse=True)
-        self._first = first[text]  # (R,) the first position of the same text
+        texts = Distinct.of(pool.ref_rows[references], len(pool.texts))
+        self._first = texts.first[texts.inverse]  # (R,) the first position of the same text
         self._left = np.arange(len(self._pool.hyp_rows))
         self._dropped: list[Ints] = []  # most recently dropped first, each array best first
         self.scores: Floats = np.empty((self._left.size, 0))  # (left, met)

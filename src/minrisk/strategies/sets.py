@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minrisk._core.adapters import metric_option
-from minrisk._core.arrays import Floats, Ints
+from minrisk._core.arrays import Floats, Ints, first_places
 from minrisk._core.batch import as_batch, bind
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
@@ -59,7 +59,7 @@ class Diverse(MeanUtility, Options):
 
     def _rank(self, pool: Pool[Any]) -> Ranking:
         utility = pool.utility()
-        different = distinct_rows(pool)
+        different = first_places(pool.hyp_rows)
         chosen = self._chosen(pool.keep(different), utility[different])
         return pool.ranking(utility).first(different[chosen])
 
@@ -71,11 +71,6 @@ class Diverse(MeanUtility, Options):
             gain -= self.diversity / self.size * _similarity(among, chosen[-1])
             gain[chosen] = np.nan  # NaN ranks last
         return chosen
-
-
-def distinct_rows(pool: Pool[Any]) -> Ints:
-    """The first row of each distinct hypothesis."""
-    return np.sort(np.unique(pool.hyp_rows, return_index=True)[1])
 
 
 def _similarity(among: Pool[Any], row: int) -> Floats:
@@ -120,7 +115,7 @@ class Medoids(MeanUtility, Options):
         columns, mass = pool.distinct_references()
         scores = distinct.scores(columns)
         ranking = pool.ranking((scores @ mass)[inverse])
-        different = distinct_rows(pool)
+        different = first_places(pool.hyp_rows)
         chosen = self._chosen(scores, mass)
         by_utility = chosen[np.argsort(-ranking.utility[different[chosen]], kind="stable")]
         return ranking.first(different[by_utility])

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from minrisk._core.arrays import Floats, Ints, sums
+from minrisk._core.arrays import Floats, Ints, first_places, sums
 from minrisk._core.batch import bind
-from minrisk._core.groups import Groups
 from minrisk._core.options import option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment, Uncertainty
@@ -112,7 +111,7 @@ def clusters(ranking: Ranking, pool: Pool[Any], threshold: float = THRESHOLD,
     """
     distinct, inverse = pool.distinct_hypotheses()
     order = inverse[ranking.order]  # rows of distinct hypotheses by rank, with repetitions
-    order = order[np.sort(np.unique(order, return_index=True)[1])]
+    order = order[first_places(order)]
     classes = distinct.choices()  # negative without an answer
     if not pool.metric.is_vote:
         answered = order[classes[order] >= 0]
@@ -121,8 +120,7 @@ def clusters(ranking: Ranking, pool: Pool[Any], threshold: float = THRESHOLD,
         if compares and answered.size:
             classes[answered] = _centres(as_references(distinct), answered, threshold)[answered]
     labels = _numbered(classes, order)
-    rows = np.zeros(order.size, np.intp)
-    rows[inverse[::-1]] = np.arange(inverse.size)[::-1]  # reversed, so that the first copy remains
+    rows = first_places(inverse)
     return Clusters(rows[order], _weights(pool, distinct, inverse)[order], labels[order],
                     _alone(pool, (labels >= 0)[inverse]))
 
@@ -190,11 +188,9 @@ def _candidates(centre: Ints, order: Ints, is_cheap: bool) -> Iterator[Ints]:
 def _numbered(classes: Ints, order: Ints) -> Ints:
     """(D,) cluster numbers in order of first appearance; -1 for no cluster."""
     known = order[classes[order] >= 0]
-    _, first, label = np.unique(classes[known], return_index=True, return_inverse=True)
-    rank = np.empty_like(first)
-    rank[np.argsort(first)] = np.arange(first.size)
+    numbers: dict[int, int] = {}
     labels = np.full(order.size, -1)
-    labels[known] = rank[label]
+    labels[known] = [numbers.setdefault(label, len(numbers)) for label in classes[known].tolist()]
     return labels
 
 
@@ -206,4 +202,4 @@ def _utilities(ranking: Ranking, pool: Pool[Any], seed: int) -> Floats:
     columns = np.flatnonzero(weights)
     rng = segment_rng(seed, pool.segment)
     some = rng.choice(columns, min(_REFERENCES, columns.size), replace=False)
-    return pool.utility(Groups.subset(weights, some))
+    return pool.utility(some)
