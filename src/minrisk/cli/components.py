@@ -50,15 +50,15 @@ class Names(dict[str, list[str]]):
 
 def names_in(args: Sequence[str]) -> Names:
     """The word that follows each word that may be a flag."""
-    found = Names()
+    names = Names()
     for word, following in pairwise([*args, "--"]):
         if word == "--":
             break
         if word.startswith("--"):
             flag, equals, value = word.partition("=")
             if equals or following != "--":
-                found.setdefault(flag.replace("_", "-"), []).append(value if equals else following)
-    return found
+                names.setdefault(flag.replace("_", "-"), []).append(value if equals else following)
+    return names
 
 
 class ComponentOption(FieldOption):
@@ -329,13 +329,13 @@ def _further_fields(strategies: Iterable[str]) -> list[tuple[str, Field]]:
 
     Each comes with the first strategy that has it; a stage takes precedence over a metric.
     """
-    found = {field.name: (name, field) for name in strategies
-             for field in fields_of(STRATEGIES.get(name)) if field.type is Strategy}
+    fields = {field.name: (name, field) for name in strategies
+              for field in fields_of(STRATEGIES.get(name)) if field.type is Strategy}
     for entry in entries(STRATEGIES):
         for field in entry.fields:
             if field.type is Metric and field.name != "metric":
-                owner, own = found.setdefault(field.name, (entry.name, field))
+                owner, own = fields.setdefault(field.name, (entry.name, field))
                 if own.type is Strategy and entry.name in strategies:
                     raise InputError(f"{field.flag} is a metric of {entry.name} and a strategy of "
                                      f"{owner}; try them in two runs")
-    return [*found.values()]
+    return [*fields.values()]

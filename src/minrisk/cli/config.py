@@ -97,13 +97,13 @@ class Config:
 def read_config(path: str, command: str | None) -> Config:
     """The values from a file; `decode` also accepts files of mbrs."""
     loaded = _load(path)
-    found = list(_flat(loaded, ""))
+    pairs = list(_flat(loaded, ""))
     if command == "decode" and is_of_mbrs(loaded):
-        found = list(translated(path, dict(found)))
-    for key, count in Counter(key for key, _ in found).items():
+        pairs = list(translated(path, dict(pairs)))
+    for key, count in Counter(key for key, _ in pairs).items():
         if count > 1:
             raise InputError(f"{path}: found {key!r} in {count} spellings, wanted it once")
-    return Config(path, {key: value for key, value in found if value is not None})
+    return Config(path, {key: value for key, value in pairs if value is not None})
 
 
 def _keys(options: Iterable[FieldOption]) -> dict[str, FieldOption]:
@@ -133,18 +133,18 @@ def _load(path: str) -> dict[Any, Any]:
 
     text = "\n".join(Input(path).texts())
     try:
-        found = yaml.load(text, _strict_loader())
+        content = yaml.load(text, _strict_loader())
     except InputError as error:
         raise InputError(f"{path}:{error}") from None
     except Exception as error:  # PyYAML raises many types: `!!bool maybe` is a KeyError
         raise InputError(f"{path}: found invalid YAML, wanted `option: value` lines: "
                          + " ".join(str(error).split())) from None
-    if found is None:  # an empty file
+    if content is None:  # an empty file
         return {}
-    if not isinstance(found, dict):
-        raise InputError(f"{path}: found {type(found).__name__}, wanted a mapping: "
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: found {type(content).__name__}, wanted a mapping: "
                          "`option: value` lines")
-    return found
+    return content
 
 
 @cache

@@ -100,13 +100,13 @@ class ComparedMethods:
     def _baselines(self, record: Mapping[str, Any], segment: Segment,
                    exact: Ranking) -> dict[str, DemoChoice]:
         random = segment_rng(self._seed, segment).integers(len(segment.hypotheses))
-        found = {SAMPLE: _choice(segment, exact, int(random))}
+        choices = {SAMPLE: _choice(segment, exact, int(random))}
         if "logprobs" in record:
-            found[PROBABLE] = _choice(segment, exact, int(np.argmax(record["logprobs"])))
+            choices[PROBABLE] = _choice(segment, exact, int(np.argmax(record["logprobs"])))
         if "beam5" in record:
             alone = Segment([record["beam5"]], segment.hypotheses)
-            found[BEAM] = _choice(alone, Standard(_CHRF).rank([alone])[0], 0)
-        return found
+            choices[BEAM] = _choice(alone, Standard(_CHRF).rank([alone])[0], 0)
+        return choices
 
     def _trained(self, record: Mapping[str, Any], segment: Segment, exact: Ranking) -> DemoChoice:
         """The trained metric's choice among the best by chrF: encoding all samples is slow."""

@@ -58,9 +58,9 @@ def doctor(machine: bool) -> int:
     minrisk doctor
     minrisk doctor --json
     """
-    found = _findings()
-    click.echo(json.dumps(found, indent=1) if machine else "\n".join(_lines(found)))
-    is_wrong = any(golden["is_right"] is False for golden in found["golden_values"])
+    findings = _findings()
+    click.echo(json.dumps(findings, indent=1) if machine else "\n".join(_lines(findings)))
+    is_wrong = any(golden["is_right"] is False for golden in findings["golden_values"])
     return WRONG_NUMBERS if is_wrong else 0
 
 
@@ -143,11 +143,11 @@ def _golden_values() -> Iterator[dict[str, Any]]:
 def _comparison(metric: AnyMetric, hypothesis: str, reference: str,
                 expected: float) -> dict[str, Any]:
     try:
-        found = float(metric.scores(metric.features([hypothesis]),
+        score = float(metric.scores(metric.features([hypothesis]),
                                     metric.features([reference]))[0, 0])
     except MinriskError as error:  # such as a package that only the Python fallback needs
         return {"found": None, "is_right": None, "problem": str(error)}
-    return {"found": found, "is_right": math.isclose(found, expected, rel_tol=_TOLERANCE),
+    return {"found": score, "is_right": math.isclose(score, expected, rel_tol=_TOLERANCE),
             "problem": None}
 
 

@@ -210,7 +210,7 @@ def stage_summary(run: Run, progress: Progress) -> str:
 
 def write_report(path: str, run: Run, progress: Progress, signatures: Sequence[str]) -> None:
     is_finished = not list(run.sink.remaining())
-    found = {
+    report = {
         "signatures": list(signatures),
         "engine": run.engine.name,
         "workers": {pool.name: pool.workers for pool in run.pools},
@@ -223,7 +223,7 @@ def write_report(path: str, run: Run, progress: Progress, signatures: Sequence[s
         "driver_peak_bytes": peak_bytes(),
     }
     with Output(path) as output:
-        output.write(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        output.write(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
 
 
 def _utilisation(run: Run, progress: Progress) -> dict[str, float]:

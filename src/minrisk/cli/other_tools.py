@@ -112,6 +112,6 @@ def foreign_hint(option: str, command: str | None) -> str | None:
         return (foreign_hint(f"--{name}", command)
                 or f"here it is `{name}:` outside of any section")
     for table in (_OF_COMMANDS.get(command or "", {}), OPTIONS, NO_EQUIVALENT):
-        if found := table.get(option) or table.get(f"--metric.{option[2:]}"):
-            return found if table is NO_EQUIVALENT else f"here it is {found}"
+        if hint := table.get(option) or table.get(f"--metric.{option[2:]}"):
+            return hint if table is NO_EQUIVALENT else f"here it is {hint}"
     return None

@@ -215,8 +215,8 @@ def show(columns: Sequence[ScoreColumn], format: ScoreFormat, width: int,
     if len(names) > 1:
         {"json": _objects, "text": _table, "latex": _latex}[format](columns, names, width)
     elif format == "json" and not score_only:
-        found = [_object(column, width) for column in columns]
-        _echo_json(found if len(found) > 1 else found[0])
+        objects = [_object(column, width) for column in columns]
+        _echo_json(objects if len(objects) > 1 else objects[0])
     else:
         for column in columns:
             (score,) = column.scores.values()
@@ -249,13 +249,13 @@ def _p_value(score: Score) -> str:
 
 def _object(column: ScoreColumn, width: int) -> dict[str, Any]:
     (score,) = column.scores.values()
-    found: dict[str, Any] = {"name": column.metric, "score": round(score.value, width),
-                             "signature": column.signature}
+    fields: dict[str, Any] = {"name": column.metric, "score": round(score.value, width),
+                              "signature": column.signature}
     if score.mean is not None and score.interval is not None:
-        found |= {"confidence_mean": round(score.mean, width),
-                  "confidence_var": round(score.interval, width),
-                  "confidence": _value(score, width, "μ = ").partition("(")[2][:-1]}
-    return found | dict(part.partition(":")[::2] for part in column.signature.split("|"))
+        fields |= {"confidence_mean": round(score.mean, width),
+                   "confidence_var": round(score.interval, width),
+                   "confidence": _value(score, width, "μ = ").partition("(")[2][:-1]}
+    return fields | dict(part.partition(":")[::2] for part in column.signature.split("|"))
 
 
 def _objects(columns: Sequence[ScoreColumn], names: Sequence[str], width: int) -> None:

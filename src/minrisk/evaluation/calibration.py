@@ -186,18 +186,18 @@ def calibrated(columns: Mapping[str, Floats], right: Verdicts, name: str | None 
         InputError: if the choices are too few, all right or all wrong, or lack the signal.
     """
     _check(right)
-    found = {signal.name: signal.in_order(columns[signal.name]) for signal in SIGNALS.values()
-             if signal.name in columns and np.isfinite(columns[signal.name]).any()}
-    if name is not None and name not in found:
-        raise unknown("signal", name, found)
-    if not found:
+    available = {signal.name: signal.in_order(columns[signal.name]) for signal in SIGNALS.values()
+                 if signal.name in columns and np.isfinite(columns[signal.name]).any()}
+    if name is not None and name not in available:
+        raise unknown("signal", name, available)
+    if not available:
         raise InputError("found no signal of confidence, wanted the output of a strategy with "
                          "utilities")
     counts = resampled_counts(right.size, resamples)
-    chosen = next(iter(found)) if name is None else name
+    chosen = next(iter(available)) if name is None else name
     signals = [_quality(SIGNALS[own], columns[own], values, right, counts)
-               for own, values in found.items()]
-    values = found[chosen]
+               for own, values in available.items()]
+    values = available[chosen]
     slope, intercept = fit_map(on_scale(SIGNALS[chosen], values, right.size), right)
     order = np.argsort(-values, kind="stable")
     calibration = Calibration(chosen, tuple(values[order].tolist()),
@@ -227,12 +227,12 @@ def halves(count: int) -> list[tuple[Ints, Ints]]:
 
 def other_half(signal: Signal, values: Floats, right: Verdicts) -> Floats:
     """(N,) the probability of each choice by the map that was fitted to the other half."""
-    found = np.empty(right.size)
+    probabilities = np.empty(right.size)
     for fitted, tested in halves(right.size):
         scaled = on_scale(signal, values, fitted.size)
         slope, intercept = fit_map(scaled[fitted], right[fitted])
-        found[tested] = logistic(intercept + slope * scaled[tested])
-    return found
+        probabilities[tested] = logistic(intercept + slope * scaled[tested])
+    return probabilities
 
 
 def fit_map(x: Floats, right: Verdicts) -> tuple[float, float]:
@@ -248,28 +248,28 @@ def fit_map(x: Floats, right: Verdicts) -> tuple[float, float]:
     target = np.where(right, (ours + 1) / (ours + 2), 1 / (theirs + 2))
     centre, scale = float(x.mean()), float(x.std()) or 1.0
     design = np.stack([np.ones_like(x), (x - centre) / scale])
-    found = np.zeros(2)
-    loss = _loss(found, design, target)
+    theta = np.zeros(2)
+    loss = _loss(theta, design, target)
     for _ in range(_STEPS):
-        p = logistic(found @ design)
-        gradient = design @ (p - target) + _RIDGE * found
+        p = logistic(theta @ design)
+        gradient = design @ (p - target) + _RIDGE * theta
         hessian = (design * np.maximum(p * (1 - p), 1e-12)) @ design.T + _RIDGE * np.eye(2)
         step = np.linalg.solve(hessian, gradient)
-        while (new := _loss(found - step, design, target)) > loss and np.abs(step).max() > 1e-12:
+        while (new := _loss(theta - step, design, target)) > loss and np.abs(step).max() > 1e-12:
             step /= 2
         if np.abs(step).max() <= 1e-10:
             break
-        found, loss = found - step, new
-    if found[1] <= 0:  # the signal is uninformative: all choices get the same probability
+        theta, loss = theta - step, new
+    if theta[1] <= 0:  # the signal is uninformative: all choices get the same probability
         share = float(target.mean())
         return 0.0, float(np.log(share / (1 - share)))
-    slope = float(found[1] / scale)
-    return slope, float(found[0] - slope * centre)
+    slope = float(theta[1] / scale)
+    return slope, float(theta[0] - slope * centre)
 
 
-def _loss(found: Floats, design: Floats, target: Floats) -> float:
-    z = found @ design
-    return float((np.logaddexp(0, z) - target * z).sum() + _RIDGE * (found @ found) / 2)
+def _loss(theta: Floats, design: Floats, target: Floats) -> float:
+    z = theta @ design
+    return float((np.logaddexp(0, z) - target * z).sum() + _RIDGE * (theta @ theta) / 2)
 
 
 # statistics of resamples; `counts` (B, N): how often each choice is in each of them

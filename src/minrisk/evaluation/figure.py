@@ -161,8 +161,8 @@ def save(figure: Any, path: str) -> None:
 def _curves(summary: Summary, accuracy: Callable[[TrialSummary], float]) -> Iterator[Curve]:
     """One curve per strategy; if its budgets are shares of the whole, it starts at standard MBR."""
     spare = chain(OTHERS, repeat(_LAST))
-    for name, found in groupby(summary.rows[1:], key=lambda row: row.trial.strategy):
-        rows = list(found)
+    for name, group in groupby(summary.rows[1:], key=lambda row: row.trial.strategy):
+        rows = list(group)
         rows = [summary.exact, *rows] if rows[0].trial.of else rows
         yield Curve(name, [(_effective(row, summary), accuracy(row)) for row in rows],
                     _STYLES.get(name) or next(spare))

@@ -68,9 +68,9 @@ def origin_of(path: str) -> dict[str, Any] | None:
                    os.path.join(folder, OLD_MANIFEST)):
         try:
             with open(beside, encoding="utf-8") as stream:
-                found = json.load(stream)
-            if found["finished"][name]["size"] == os.path.getsize(path):  # the output is unchanged
-                return dict(found["settings"])
+                manifest = json.load(stream)
+            if manifest["finished"][name]["size"] == os.path.getsize(path):  # unchanged output
+                return dict(manifest["settings"])
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             continue
     return None

@@ -170,15 +170,15 @@ def score(
     statistics = _statistics(chosen, list(systems.values()), lists, sources)  # (K, N, S)
     most = max(map(len, lists)) if lists else 0
     scores = _scores(systems, statistics, partial(_corpus, chosen), resamples, test, seed)
-    for name, found in scores.items():
-        _check_finite(chosen, name, found.value, found.sentences)
+    for name, result in scores.items():
+        _check_finite(chosen, name, result.value, result.sentences)
     permutations = resamples if test == "permutation" and len(systems) > 1 else 0
     signature = score_signature(chosen, most, resamples, seed, statistics.sum(axis=1),
                                 permutations)
     has_statistics = Ability.CORPUS_STATISTICS in chosen.abilities
-    return {name: replace(found, signature=f"{chosen.name}|{signature}",
-                          statistics=found.statistics if has_statistics else None)
-            for name, found in scores.items()}
+    return {name: replace(result, signature=f"{chosen.name}|{signature}",
+                          statistics=result.statistics if has_statistics else None)
+            for name, result in scores.items()}
 
 
 def texts_of(lines: Any) -> Any:
@@ -268,9 +268,9 @@ def _check(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[s
 def _check_finite(metric: AnyMetric, name: str, value: float, sentences: Floats) -> None:
     wrong = np.flatnonzero(~np.isfinite(sentences))
     if wrong.size or not np.isfinite(value):
-        found = f"line {wrong[0] + 1} of {name}: {sentences[wrong[0]]}" if wrong.size else (
+        scored = f"line {wrong[0] + 1} of {name}: {sentences[wrong[0]]}" if wrong.size else (
             f"{name}: {value}")
-        raise InputError(f"metric {metric.name!r} scored {found}; a finite number is needed")
+        raise InputError(f"metric {metric.name!r} scored {scored}; a finite number is needed")
 
 
 def _statistics(metric: AnyMetric, systems: Sequence[Sequence[str]],
@@ -290,8 +290,8 @@ def _statistics_of_lines(metric: AnyMetric, systems: Sequence[Sequence[str]],
     places: dict[tuple[int, str], int] = {}
     rows = [[places.setdefault(pair, len(places)) for pair in enumerate(lines)]
             for lines in systems]
-    found = metric.statistics([text for _, text in places], [references[n] for n, _ in places])
-    return found[np.array(rows, np.intp)]
+    statistics = metric.statistics([text for _, text in places], [references[n] for n, _ in places])
+    return statistics[np.array(rows, np.intp)]
 
 
 def _qualities(metric: AnyMetric, systems: Sequence[Sequence[str]],
@@ -394,8 +394,8 @@ def _permutation_p_values(corpus: Callable[[Floats], float], statistics: Floats,
     for exchanged in _exchanges(statistics.shape[1], permutations, seed):
         for k, (rows, total) in enumerate(zip(statistics[1:], others, strict=True)):
             moved = exchanged @ (rows - statistics[0])  # (B, S) from the system to the baseline
-            found = np.array([_difference(corpus, baseline + own, total - own) for own in moved])
-            as_large[k] += np.count_nonzero(found >= observed[k] * (1 - _ROUNDING))
+            differences = np.array([_difference(corpus, baseline + m, total - m) for m in moved])
+            as_large[k] += np.count_nonzero(differences >= observed[k] * (1 - _ROUNDING))
     p_values: list[float] = (as_large / (permutations + 1)).tolist()
     return p_values
 

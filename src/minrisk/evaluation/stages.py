@@ -46,15 +46,15 @@ class PreviewReader:
         except MinriskError as error:  # re-raised when iteration gets there
             self._records = others = _raising(error)
         records = [self.reader.parse(raw) for raw in self._first]
-        found = [record.segment for record in records if record.segment]
-        if not found:
+        segments = [record.segment for record in records if record.segment]
+        if not segments:
             next(others, None)  # raises a deferred read error
             names = ", ".join(source.name for source in self._inputs)
             reason = next((record.message for record in records),
                           f"{names}: no segments; wanted JSON lines with samples" if names
                           else "no segments; at least one is needed")
             raise InputError(reason)
-        return found
+        return segments
 
     def open(self) -> list[Input]:
         return self.reader.open() if self._records is None else self._inputs
@@ -141,6 +141,6 @@ def read_trial_results(source: Input, advice: str,
         with error_location(source.where):
             fields = parse(text_of(line, source.number), advice)
             if "error" not in fields:
-                found = TrialResults.from_json(fields, labels)
-                labels = labels or list(found.outcomes)
-                yield found
+                results = TrialResults.from_json(fields, labels)
+                labels = labels or list(results.outcomes)
+                yield results

@@ -121,11 +121,11 @@ class TrialResults:
         """The results of the trials with these labels, or of all; InputError if one is missing."""
         try:
             given = fields["outcomes"]
-            found = {label: _typed(TrialResult, given[label]) for label in labels or given}
+            outcomes = {label: _typed(TrialResult, given[label]) for label in labels or given}
             covered = fields.get("coverage")
             return cls(**_typed(cls, {**fields, "coverage": None}) | {
                 "coverage": covered and Coverage(**_typed(Coverage, covered)),
-                "outcomes": {label: TrialResult(**values) for label, values in found.items()}})
+                "outcomes": {label: TrialResult(**values) for label, values in outcomes.items()}})
         except (KeyError, TypeError) as error:
             raise InputError(f"found no results of trials ({error}); remove the file, and run "
                              "again") from None
@@ -172,12 +172,12 @@ class Study:
         """The results of all trials on a segment, which may have gold answers."""
         batch, features = self._prepared(segment)
         exact, seconds = self._timed(EXACT, batch)
-        found = {EXACT: (exact, seconds)}
-        found |= {trial: self._timed(trial, batch) for trial in self.trials[1:]}
+        rankings = {EXACT: (exact, seconds)}
+        rankings |= {trial: self._timed(trial, batch) for trial in self.trials[1:]}
         gain = exact.utility[exact.best] - np.average(exact.utility, weights=segment.counts)
         return TrialResults(float(gain), len(segment.references), features, {
             trial.label: TrialResult.of(segment, exact, ranking, self.top, seconds)
-            for trial, (ranking, seconds) in found.items()
+            for trial, (ranking, seconds) in rankings.items()
         }, self._coverage(segment, exact, golds))
 
     def _coverage(self, segment: Segment, exact: Ranking,
@@ -214,8 +214,8 @@ class Study:
         """The trials of the strategies that work with this metric, tested on a small segment."""
         batch = Batch([probe])
         self._timed(EXACT, batch)  # an error here would affect every strategy
-        for strategy, found in groupby(candidates, key=lambda trial: trial.strategy):
-            own = list(found)
+        for strategy, group in groupby(candidates, key=lambda trial: trial.strategy):
+            own = list(group)
             try:
                 for trial in own:
                     self._timed(trial, batch)
@@ -236,5 +236,6 @@ def _probe(segments: Sequence[Segment]) -> Segment:
 
 def _distinct_texts(texts: Iterable[str]) -> list[str]:
     """The first 16 distinct texts; if there are too few, variants of the first."""
-    found = list(islice(dict.fromkeys(texts), _PROBE_TEXTS))
-    return [*found, *(f"{found[0]} {number}" for number in range(_PROBE_TEXTS - len(found)))]
+    distinct = list(islice(dict.fromkeys(texts), _PROBE_TEXTS))
+    missing = _PROBE_TEXTS - len(distinct)
+    return [*distinct, *(f"{distinct[0]} {number}" for number in range(missing))]

@@ -107,13 +107,13 @@ def summarise(trials: Iterable[Trial], segments: Sequence[TrialResults],
 
 
 def _summarised(trial: Trial, segments: Sequence[TrialResults], shares: Floats) -> TrialSummary:
-    found = [segment.outcomes[trial.label] for segment in segments]
-    low, high = _interval(np.array([o.lost for o in found]), shares)
+    outcomes = [segment.outcomes[trial.label] for segment in segments]
+    low, high = _interval(np.array([o.lost for o in outcomes]), shares)
     features = median(segment.features for segment in segments)
-    return TrialSummary(trial, fmean(o.first for o in found), fmean(o.among for o in found),
-                        fmean(o.lost for o in found), low, high,
-                        fmean(o.pairs for o in found),
-                        features + median(o.seconds for o in found))
+    return TrialSummary(trial, fmean(o.first for o in outcomes), fmean(o.among for o in outcomes),
+                        fmean(o.lost for o in outcomes), low, high,
+                        fmean(o.pairs for o in outcomes),
+                        features + median(o.seconds for o in outcomes))
 
 
 def _interval(values: Floats, shares: Floats) -> tuple[float, float]:

@@ -99,11 +99,11 @@ def decompressed(chunks: Iterable[bytes], codec: Codec, name: str) -> Iterator[b
 
 def _decompress(decompressor: Any, data: bytes, codec: Codec, name: str) -> bytes:
     try:
-        found: bytes = decompressor.decompress(data)
+        content: bytes = decompressor.decompress(data)
     except Exception as error:  # every library has its own exceptions
         raise InputError(f"{name}: unreadable {codec.name}: {error}; "
                          "copy or make the file again") from None
-    return found
+    return content
 
 
 class _ChunkStream(RawIOBase):
@@ -317,10 +317,10 @@ def file_key(path: str, standard: Literal["stdin", "stdout"]) -> Hashable | None
     if remote.is_url(path):
         return path
     try:
-        found = os.fstat(getattr(sys, standard).fileno()) if path == "-" else os.stat(path)
+        status = os.fstat(getattr(sys, standard).fileno()) if path == "-" else os.stat(path)
     except (OSError, ValueError, AttributeError):  # it does not exist yet, or is no open file
         return None
-    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
 
 
 @contextmanager
@@ -361,9 +361,9 @@ def _size(path: str) -> int | None:
         with as_input_error("read", path):
             return remote.size(path)
     with as_input_error("read", path):
-        found = os.stat(path)
-    if stat.S_ISDIR(found.st_mode):
+        status = os.stat(path)
+    if stat.S_ISDIR(status.st_mode):
         raise InputError(f"cannot read {path}: it is a directory; wanted a file")
     if not os.access(path, os.R_OK):
         raise InputError(f"cannot read {path}: permission denied")
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

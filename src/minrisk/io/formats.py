@@ -127,9 +127,9 @@ class Text(OutputFormat):
     is_counted = True
 
     def render(self, rows: Iterable[Row], columns: Sequence[str] = (), lines: int = 0) -> str:
-        found = [row["text"] for row in rows if row.get("text") is not None]
-        return "".join(re.sub(r"\r\n|\r|\n", " ", text) + "\n" for text in found) + "\n" * (
-            lines - len(found))
+        texts = [row["text"] for row in rows if row.get("text") is not None]
+        return "".join(re.sub(r"\r\n|\r|\n", " ", text) + "\n" for text in texts) + "\n" * (
+            lines - len(texts))
 
 
 class Tsv(OutputFormat):

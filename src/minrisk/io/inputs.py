@@ -66,8 +66,8 @@ def input_files(paths: Iterable[Any],
     for path in names:
         if not isinstance(path, str | os.PathLike):
             raise InputError(f"{wanted}; got {brief(path)}")
-    found = [InputFile.at(path) for path in expand(map(os.fspath, names))]
-    return tuple(file._replace(size=file.open().size) for file in found)
+    files = [InputFile.at(path) for path in expand(map(os.fspath, names))]
+    return tuple(file._replace(size=file.open().size) for file in files)
 
 
 def expand(paths: Iterable[str]) -> list[str]:
@@ -91,12 +91,12 @@ def _matches(path: str) -> list[str]:
         return [path]
     if remote.is_url(path):
         with as_input_error("read", path):
-            found = remote.matches(path)
+            matches = remote.matches(path)
     else:
-        found = sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
-    if not found:
+        matches = sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
+    if not matches:
         raise InputError(f"no file matches {remote.redact_url(path)}")
-    return found
+    return matches
 
 
 def _is_beside_shards(path: str) -> bool:

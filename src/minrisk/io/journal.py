@@ -97,8 +97,8 @@ class Journal:
 
     def _decoded(self, line: bytes) -> Any:
         """The entry of a line; None if its checksum is wrong."""
-        found, _, content = line.removesuffix(b"\n").partition(b" ")
-        if found != b"%08x" % crc32(content, self._seed):
+        crc, _, content = line.removesuffix(b"\n").partition(b" ")
+        if crc != b"%08x" % crc32(content, self._seed):
             return None
         with suppress(ValueError, RecursionError):  # an invalid entry
             return json.loads(content)

@@ -101,8 +101,8 @@ def _samples(found: Any) -> list[Sample]:
 
 
 def _of_sample(one: Mapping[str, Any]) -> dict[str, Any]:
-    found = {name: one[name] for name in _OF_SAMPLES if one.get(name) is not None}
-    return found | {"tokens": tuple(found.get("tokens", ()))}
+    values = {name: one[name] for name in _OF_SAMPLES if one.get(name) is not None}
+    return values | {"tokens": tuple(values.get("tokens", ()))}
 
 
 def _prompt_fields(content: Any) -> dict[str, Any]:

@@ -123,13 +123,13 @@ def _batches(lines: Iterable[str]) -> Iterator[list[dict[str, Any]]]:
 
 def _types(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     pyarrow, _ = _pyarrow()
-    found = {}
+    types = {}
     for name in dict.fromkeys(name for row in rows for name in row):
         try:
-            found[name] = pyarrow.array([row.get(name) for row in rows]).type
+            types[name] = pyarrow.array([row.get(name) for row in rows]).type
         except (pyarrow.ArrowException, OverflowError):
-            found[name] = pyarrow.string()
-    return found
+            types[name] = pyarrow.string()
+    return types
 
 
 def _common_type(name: str, one: Any, other: Any) -> Any:

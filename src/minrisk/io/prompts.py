@@ -57,15 +57,15 @@ class PromptReader:
 
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
         """The record with the prompt from the fields of a JSON line."""
-        found: dict[str, Any] = {"fields": {key: value
-                                            for key, value in without_choice(fields).items()
-                                            if key not in _OUTPUT_FIELDS and value is not None}}
+        parsed: dict[str, Any] = {"fields": {key: value
+                                             for key, value in without_choice(fields).items()
+                                             if key not in _OUTPUT_FIELDS and value is not None}}
         try:
-            found["id"] = self.ids.of(fields, record.index)
-            found["prompt"] = _prompt(fields)
+            parsed["id"] = self.ids.of(fields, record.index)
+            parsed["prompt"] = _prompt(fields)
         except InputError as error:
-            return record.replace(**found).failed(error)
-        return record.replace(**found)
+            return record.replace(**parsed).failed(error)
+        return record.replace(**parsed)
 
 
 def is_source(record: Record) -> bool:
@@ -79,14 +79,14 @@ def _prompt(fields: dict[str, Any]) -> str | list[dict[str, Any]]:
         raise InputError("found both prompt and messages, wanted one of them")
     if messages is not None:
         return checked_messages(messages)
-    found = source if prompt is None else prompt
-    if found is None:
+    text = source if prompt is None else prompt
+    if text is None:
         named = ", ".join(key for key, value in fields.items() if value is not None)
         raise InputError(f"found the fields {named or '(none)'}, "
                          "wanted source, prompt or messages")
-    if not isinstance(found, str):
-        raise InputError(f"found prompt {show(found)}, wanted a string")
-    return found
+    if not isinstance(text, str):
+        raise InputError(f"found prompt {show(text)}, wanted a string")
+    return text
 
 
 def checked_messages(found: Any) -> list[dict[str, Any]]:

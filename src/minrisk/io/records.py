@@ -220,11 +220,11 @@ def _reason_with_location(where: str, reason: str) -> str:
 
 def checksum(*contents: bytes) -> int:
     """The checksum of the contents and of the boundaries between them."""
-    found = 0
+    crc = 0
     for number, content in enumerate(contents):
         length = b"%d:" % len(content) if number else b""
-        found = crc32(content, crc32(length, found))
-    return found
+        crc = crc32(content, crc32(length, crc))
+    return crc
 
 
 @contextmanager

@@ -54,10 +54,10 @@ def open_url(path: str, mode: str) -> BinaryIO:
 def size(path: str) -> int | None:
     """The size in bytes, if known; raises an error if the file does not exist."""
     files, place = system(path)
-    found = files.info(place)
-    if found["type"] == "directory":
+    info = files.info(place)
+    if info["type"] == "directory":
         raise InputError(f"cannot read {redact_url(path)}: it is a directory; wanted a file")
-    size: int | None = found["size"]
+    size: int | None = info["size"]
     return size
 
 

@@ -277,9 +277,9 @@ class RunStore:
     def _load_manifest(self, content: bytes) -> dict[str, dict[str, int]]:
         """Resume the run of this manifest; returns the counts of its finished shards."""
         try:
-            found = json.loads(content)
-            run, before = found["run"], dict(found["settings"])
-            finished = {name: _checked_counts(entry) for name, entry in found[_FINISHED].items()}
+            manifest = json.loads(content)
+            run, before = manifest["run"], dict(manifest["settings"])
+            finished = {name: _checked_counts(entry) for name, entry in manifest[_FINISHED].items()}
             if not _RUN.fullmatch(run):
                 raise ValueError
             differing = differences(before, self._settings)

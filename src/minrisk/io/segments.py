@@ -86,17 +86,17 @@ class SampleReader:
 
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
         """The record with the segment from the fields of a line."""
-        found: dict[str, Any] = {"fields": {key: value
-                                            for key, value in without_choice(fields).items()
-                                            if key not in KNOWN_FIELDS}}
+        parsed: dict[str, Any] = {"fields": {key: value
+                                             for key, value in without_choice(fields).items()
+                                             if key not in KNOWN_FIELDS}}
         if not self.is_vote and _is_choice(fields) and "votes" in fields:
             warn(OTHER_VOTES)
         try:
-            found["id"] = self.ids.of(fields, record.index)
-            found["segment"] = self._candidates(fields, record.index)
+            parsed["id"] = self.ids.of(fields, record.index)
+            parsed["segment"] = self._candidates(fields, record.index)
         except InputError as error:
-            return record.replace(**found).failed(error)
-        return record.replace(**found)
+            return record.replace(**parsed).failed(error)
+        return record.replace(**parsed)
 
     def _candidates(self, fields: dict[str, Any], index: int) -> Segment:
         """The segment of the samples that were candidates when the record was written."""
@@ -153,8 +153,8 @@ def without_choice(fields: dict[str, Any]) -> dict[str, Any]:
     """
     if not _is_choice(fields):
         return fields
-    found = _OF_CHOICE | {"answer"} if "votes" in fields else _OF_CHOICE
-    return {name: value for name, value in fields.items() if name not in found}
+    dropped = _OF_CHOICE | {"answer"} if "votes" in fields else _OF_CHOICE
+    return {name: value for name, value in fields.items() if name not in dropped}
 
 
 def _is_choice(fields: dict[str, Any]) -> bool:
@@ -213,14 +213,14 @@ def _with_dissent(segment: Segment, count: int) -> Segment:
 def parse(text: str, advice: str) -> dict[str, Any]:
     """The fields of a JSON line; `advice` is for errors, in case it is plain text."""
     try:
-        found = json.loads(text)
+        fields = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(Wording("found invalid JSON ({error}), wanted one JSON object a line; if "
                                  "this is plain text, {advice}", error=error,
                                  advice=advice)) from None
-    if not isinstance(found, dict):
-        raise InputError(f"found {show(found)}, wanted a JSON object")
-    return found
+    if not isinstance(fields, dict):
+        raise InputError(f"found {show(fields)}, wanted a JSON object")
+    return fields
 
 
 def output_texts(path: str) -> list[str]:
@@ -239,10 +239,10 @@ def output_texts(path: str) -> list[str]:
 def _is_result(line: str) -> bool:
     """Whether a line is a result in JSON; plain text may start with a brace, too."""
     try:
-        found = json.loads(line)
+        fields = json.loads(line)
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and not found.keys().isdisjoint({"text", "error", "samples"})
+    return isinstance(fields, dict) and not fields.keys().isdisjoint({"text", "error", "samples"})
 
 
 def _output_text(line: str, where: str) -> str:
@@ -251,18 +251,18 @@ def _output_text(line: str, where: str) -> str:
 
 
 def text_of_choice(fields: Mapping[str, Any]) -> str:
-    """The text of a line of an output; an empty one of a segment that failed or abstained."""
-    found = fields.get("text")
-    if found is None and ("error" in fields or fields.get("abstained")):
+    """The text of a line of an output; empty for a segment that failed or abstained."""
+    text = fields.get("text")
+    if text is None and ("error" in fields or fields.get("abstained")):
         return ""
-    if not isinstance(found, str):
-        raise InputError(f"found text {show(found)}, wanted a string, as `minrisk decode` "
+    if not isinstance(text, str):
+        raise InputError(f"found text {show(text)}, wanted a string, as `minrisk decode` "
                          "writes it")
-    return found
+    return text
 
 
 def output_fields(file: InputFile) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The place and the fields of each line of an output in JSON lines or Parquet."""
+    """The position and the fields of each line of an output in JSON lines or Parquet."""
     source = file.open()
     for line in source:
         if line.strip():
@@ -278,46 +278,46 @@ class Ids:
     _given: set[bool] = field(default_factory=set)  # whether ids were given, for other than texts
 
     def of(self, fields: dict[str, Any], index: int) -> str | int | float:
-        found = fields.get("id")
-        if isinstance(found, str):
-            return found
+        value = fields.get("id")
+        if isinstance(value, str):
+            return value
         if len(self._given) < 2:
-            self._given.add(found is not None)
+            self._given.add(value is not None)
             if len(self._given) == 2:
                 warn("some ids are numbers and some segments have none: these get their "
                      "position, which may be the id of another; give all an id, or none")
-        if found is None:
+        if value is None:
             return index
-        if isinstance(found, int | float) and not isinstance(found, bool) and abs(
-                found) < math.inf:
-            return found
-        raise InputError(f"found id {show(found)}, wanted a string or a finite number")
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(
+                value) < math.inf:
+            return value
+        raise InputError(f"found id {show(value)}, wanted a string or a finite number")
 
 
 def source_of(fields: dict[str, Any]) -> str | None:
-    found = fields.get("source")
-    if found is not None and not isinstance(found, str):
-        raise InputError(f"found source {show(found)}, wanted a string")
-    return found
+    source = fields.get("source")
+    if source is not None and not isinstance(source, str):
+        raise InputError(f"found source {show(source)}, wanted a string")
+    return source
 
 
 def columns_of(segment: Segment) -> dict[str, Any]:
     """The fields of a JSON line for a segment."""
-    found: dict[str, Any] = {"samples": list(segment.hypotheses),
-                             "counts": segment.counts.tolist()}
+    fields: dict[str, Any] = {"samples": list(segment.hypotheses),
+                              "counts": segment.counts.tolist()}
     of_samples = "" if segment.self_columns is not None else "sample_"
     if segment.source is not None:
-        found["source"] = segment.source
+        fields["source"] = segment.source
     if segment.self_columns is None:
-        found |= {"references": list(segment.references), "weights": segment.weights.tolist()}
+        fields |= {"references": list(segment.references), "weights": segment.weights.tolist()}
     elif np.ptp(segment.weights):
-        return found | {"weights": segment.weights[segment.self_columns].tolist()}
+        return fields | {"weights": segment.weights[segment.self_columns].tolist()}
     for name, values in (("logprobs", segment.logprobs), ("lengths", segment.lengths)):
         if values is not None:
-            found[f"{of_samples}{name}"] = values.tolist()
+            fields[f"{of_samples}{name}"] = values.tolist()
     if segment.outcomes is not None and segment.self_columns is not None:
-        found["outcomes"] = list(segment.outcomes.hypotheses)
-    return found
+        fields["outcomes"] = list(segment.outcomes.hypotheses)
+    return fields
 
 
 def _hypotheses(fields: dict[str, Any]) -> list[Any]:
@@ -344,43 +344,43 @@ def references_of(fields: dict[str, Any]) -> tuple[list[Any], list[Any] | None, 
 
 
 def _oracle_references(fields: dict[str, Any], name: str) -> list[Any]:
-    found = fields.get(name)
-    if found is None:
+    references = fields.get(name)
+    if references is None:
         raise InputError(f"found no {name}, wanted the human references under this name")
-    return [found] if isinstance(found, str) else _list(fields, name) or []
+    return [references] if isinstance(references, str) else _list(fields, name) or []
 
 
 def _list(fields: dict[str, Any], name: str) -> list[Any] | None:
-    found = fields.get(name)
-    if found is not None and not isinstance(found, list):
-        raise InputError(f"found {name} {show(found)}, wanted a list")
-    return found
+    values = fields.get(name)
+    if values is not None and not isinstance(values, list):
+        raise InputError(f"found {name} {show(values)}, wanted a list")
+    return values
 
 
 def _numbers(fields: dict[str, Any], name: str) -> list[Any] | None:
-    found = _list(fields, name)
-    for value in found or ():
+    values = _list(fields, name)
+    for value in values or ():
         # NumPy would convert booleans and numeric strings to numbers
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InputError(f"found {show(value)} in {name}, wanted numbers")
-    return found
+    return values
 
 
 def _aligned(fields: dict[str, Any], name: str, count: int, of: str) -> list[Any] | None:
     """The numbers of a field, which needs one for each sample or reference."""
-    found = _numbers(fields, name)
-    if found is not None:
-        checked_numbers(found, count, name, of)
-    return found
+    numbers = _numbers(fields, name)
+    if numbers is not None:
+        checked_numbers(numbers, count, name, of)
+    return numbers
 
 
 def _outcomes(fields: dict[str, Any]) -> list[str | None] | None:
     """The outcomes as texts; other values become JSON."""
-    found = _list(fields, "outcomes")
-    if found is None:
+    values = _list(fields, "outcomes")
+    if values is None:
         return None
     return [value if value is None or isinstance(value, str) else _written(value)
-            for value in found]
+            for value in values]
 
 
 def _written(outcome: Any) -> str:

@@ -64,13 +64,13 @@ class LocalStore:
         return os.path.join(self.name, name)
 
     def sizes(self, names: Sequence[str]) -> dict[str, int]:
-        found = {}
+        sizes = {}
         for name in names:
             try:
-                found[name] = os.stat(self.location(name)).st_size
+                sizes[name] = os.stat(self.location(name)).st_size
             except OSError:
                 continue
-        return found
+        return sizes
 
     def read(self, name: str) -> bytes | None:
         path = self.location(name)
@@ -112,15 +112,15 @@ class RemoteStore:
     def sizes(self, names: Sequence[str]) -> dict[str, int]:
         with as_input_error("read", self._url):
             self._system.invalidate_cache()
-            found = self._infos(names) if len(names) <= _MAX_SINGLE_REQUESTS else self._all_infos()
-        return {name: found[name]["size"] for name in names if name in found}
+            infos = self._infos(names) if len(names) <= _MAX_SINGLE_REQUESTS else self._all_infos()
+        return {name: infos[name]["size"] for name in names if name in infos}
 
     def _infos(self, names: Sequence[str]) -> dict[str, Any]:
-        found = {}
+        infos = {}
         for name in names:
             with suppress(FileNotFoundError):
-                found[name] = self._system.info(self._path(name))
-        return found
+                infos[name] = self._system.info(self._path(name))
+        return infos
 
     def _all_infos(self) -> dict[str, Any]:
         with suppress(FileNotFoundError):

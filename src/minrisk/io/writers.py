@@ -147,8 +147,8 @@ class SampleWriter:
     def __call__(self, record: Record) -> str:
         assert record.samples is not None
         if self.format.is_nested:
-            found = sample_columns(record.samples, record.reference_samples, self.repeat)
-            return self.format.render([{"id": record.id, **record.fields, **found}])
+            fields = sample_columns(record.samples, record.reference_samples, self.repeat)
+            return self.format.render([{"id": record.id, **record.fields, **fields}])
         rows = [*self._rows(record)]
         if self.format.is_counted and len(rows) != self.number:
             raise InputError(Wording("found {rows} samples; plain text has {size} lines for every "
@@ -194,10 +194,10 @@ def uncertainty_fields(found: Uncertainty) -> dict[str, Any]:
 def count_samples(record: Record) -> dict[str, int]:
     """The numbers of samples and tokens, including those of separate references."""
     total = Counter(samples=0, tokens=0)
-    for found in (record.samples or (), record.reference_samples or ()):
-        usage = found.usage if isinstance(found, Samples) and found.usage else {}
-        total.update({"samples": sum(s.count for s in found),
-                      "tokens": sum(s.count * len(s.tokens) for s in found), **usage})
+    for drawn in (record.samples or (), record.reference_samples or ()):
+        usage = drawn.usage if isinstance(drawn, Samples) and drawn.usage else {}
+        total.update({"samples": sum(s.count for s in drawn),
+                      "tokens": sum(s.count * len(s.tokens) for s in drawn), **usage})
     return dict(total)
 
 
@@ -359,11 +359,11 @@ class TrainingWriter:
 
 def _ranked(segment: Segment, ranking: Ranking) -> list[RankedText]:
     """The distinct hypotheses that have a utility, best first."""
-    found: dict[str, RankedText] = {}
+    by_text: dict[str, RankedText] = {}
     for i in ranking.order[~np.isnan(ranking.utility[ranking.order])].tolist():
         text = segment.hypotheses[i]
-        found.setdefault(text, RankedText(text, float(ranking.utility[i])))
-    return list(found.values())
+        by_text.setdefault(text, RankedText(text, float(ranking.utility[i])))
+    return list(by_text.values())
 
 
 def _user_messages(prompt: Prompt) -> Sequence[Message]:

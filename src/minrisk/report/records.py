@@ -58,8 +58,9 @@ class PageReader(SampleReader):
 
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
         if _has_no_choice(fields):
-            found = self.ids.of(fields, record.index)
-            return record.extended(PageRecord, id=found, view=_unranked(fields, found), samples=())
+            row_id = self.ids.of(fields, record.index)
+            return record.extended(PageRecord, id=row_id, samples=(),
+                                   view=_unranked(fields, row_id))
         rows = candidate_rows(fields)
         others = _other_samples(fields.get("uncompared"))
         if rows is not None:
@@ -96,12 +97,12 @@ def request_of(fields: Mapping[str, Any]) -> dict[str, Any] | None:
     seconds = fields.get("seconds")
     if not isinstance(seconds, dict):
         return None
-    found = {name: fields[name] for name in _REQUEST_TEXTS if isinstance(fields.get(name), str)}
+    facts = {name: fields[name] for name in _REQUEST_TEXTS if isinstance(fields.get(name), str)}
     usage = fields.get("usage")
-    found |= {name: value for name, value in (usage if isinstance(usage, dict) else {}).items()
+    facts |= {name: value for name, value in (usage if isinstance(usage, dict) else {}).items()
               if name in _USAGE and _is_number(value)}
-    found["seconds"] = {name: value for name, value in seconds.items() if _is_number(value)}
-    return found | {name: True for name in _REQUEST_FLAGS if fields.get(name) is True}
+    facts["seconds"] = {name: value for name, value in seconds.items() if _is_number(value)}
+    return facts | {name: True for name in _REQUEST_FLAGS if fields.get(name) is True}
 
 
 def shown_source(source: str | None, fields: Mapping[str, Any]) -> str | None:
@@ -142,17 +143,17 @@ def _unranked(fields: Mapping[str, Any], row_id: Any) -> RowAndDetails:
 
 def _other_samples(columns: Any) -> list[OtherSample]:
     """The samples in columns, if they have the format of `serve`; otherwise an empty list."""
-    found = columns if isinstance(columns, dict) else {}
-    texts, counts = _list_of(str, found.get("samples")), _list_of(int, found.get("counts"))
+    fields = columns if isinstance(columns, dict) else {}
+    texts, counts = _list_of(str, fields.get("samples")), _list_of(int, fields.get("counts"))
     if texts is None or counts is None or len(texts) != len(counts):
         return []
-    reasons = _reasons(found, len(texts)) or [None] * len(texts)
+    reasons = _reasons(fields, len(texts)) or [None] * len(texts)
     return [*map(OtherSample, texts, counts, reasons)]
 
 
 def _reasons(fields: Mapping[str, Any], count: int) -> list[str | None] | None:
-    found = _list_of(str | None, fields.get("finish_reasons"))
-    return found if found is not None and len(found) == count else None
+    reasons = _list_of(str | None, fields.get("finish_reasons"))
+    return reasons if reasons is not None and len(reasons) == count else None
 
 
 def _list_of(kind: Any, value: Any) -> list[Any] | None:

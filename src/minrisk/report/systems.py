@@ -34,12 +34,12 @@ class Systems:
     sources: list[str | None] = field(default_factory=list)
 
     def add(self, row: dict[str, Any]) -> None:
-        found: dict[str, Sequence[Any]] = row.pop("systems", {})
-        for name in found:
+        outputs: dict[str, Sequence[Any]] = row.pop("systems", {})
+        for name in outputs:
             self.texts.setdefault(name, [None] * self.segments)
             self.utilities.setdefault(name, [None] * self.segments)
         for name in self.texts:
-            text, utility = found.get(name, (None, None))
+            text, utility = outputs.get(name, (None, None))
             self.texts[name].append(text)
             self.utilities[name].append(utility)
         self.human.append(row.pop("human", []))
@@ -88,12 +88,12 @@ class Systems:
             return {}
         sources = [self.sources[i] or "" for i in rows] if metric.needs_source else None
         try:
-            found = score(systems, [self.human[i] for i in rows], sources, metric=metric,
-                          resamples=RESAMPLES)
+            scores = score(systems, [self.human[i] for i in rows], sources, metric=metric,
+                           resamples=RESAMPLES)
         except MinriskError:  # the metric uses no references, or rejects these
             return {}
         return {name: {"summary": _summary(result), "sentences": self._spread(result, rows)}
-                for name, result in found.items()}
+                for name, result in scores.items()}
 
     def _spread(self, result: Score, rows: Sequence[int]) -> SegmentColumn:
         column: SegmentColumn = [None] * self.segments

@@ -187,11 +187,11 @@ class _SegmentView:
 
     def _finish_reasons(self) -> list[str | None]:
         """For each distinct text, why a sample with it is incomplete; None if none is."""
-        found = {row: reason for row, reason in zip(
+        by_row = {row: reason for row, reason in zip(
             self._pool.hyp_rows.tolist(), self._facts.finish_reasons or (), strict=False)
-            if reason in INCOMPLETE}
+             if reason in INCOMPLETE}
         rows = self._pool.hyp_rows[self._clusters.rows].tolist()
-        return [found.get(row) for row in rows]
+        return [by_row.get(row) for row in rows]
 
     def _shown(self) -> list[int]:
         """Ranks of the shown hypotheses: the marked ones, and then the best."""
@@ -204,8 +204,8 @@ class _SegmentView:
         """Ranks of the worst, the most probable, and the best of the largest clusters."""
         labels = self._clusters.labels.tolist()
         firsts = [labels.index(n) for n, *_ in self._masses()[:_MARKED_CLUSTERS]]
-        found = [len(self._texts) - 1, self._most_probable(), *firsts]
-        return [i for i in dict.fromkeys(found) if i]  # without None and the choice
+        ranks = [len(self._texts) - 1, self._most_probable(), *firsts]
+        return [i for i in dict.fromkeys(ranks) if i]  # without None and the choice
 
     def _compared(self, shown: list[int]) -> list[int]:
         """Places among the shown of those to compare pairwise: the choice, the marked, the best.
@@ -282,15 +282,15 @@ class _SegmentView:
         pool, metric, texts = self._pool, self._pool.metric, [*self._outputs.values()]
         refs = pool.references(pool.ref_rows[self._references[0]])
         rows = dict(zip(pool.segment.hypotheses, pool.hyp_rows.tolist(), strict=True))
-        found = np.full((len(texts), len(refs)), np.nan)
+        scores = np.full((len(texts), len(refs)), np.nan)
         known = [i for i, text in enumerate(texts) if text in rows]
         features = pool.texts[np.array([rows[texts[i]] for i in known], np.intp)]
-        found[known] = metric.scores(features, refs, pool.source)
+        scores[known] = metric.scores(features, refs, pool.source)
         others = [i for i, text in enumerate(texts) if text not in rows]
         if others and self._judges_texts:
             features = metric.features([texts[i] for i in others])
-            found[others] = metric.scores(features, refs, pool.source)
-        return found
+            scores[others] = metric.scores(features, refs, pool.source)
+        return scores
 
     @property
     def _judges_texts(self) -> bool:
@@ -306,8 +306,8 @@ class _SegmentView:
         known = dict(zip(self._pool.segment.hypotheses, self._ranking.utility, strict=True))
         others = [text for text in texts if not math.isfinite(known.get(text, math.nan))]
         if others and metric.ignores_references and self._judges_texts:
-            found = metric.quality(metric.features(others), self._pool.source)
-            known |= zip(others, found, strict=True)
+            qualities = metric.quality(metric.features(others), self._pool.source)
+            known |= zip(others, qualities, strict=True)
         return np.array([known.get(text, math.nan) for text in texts])
 
     def _margin(self) -> float:
@@ -347,9 +347,9 @@ def numbers(values: Floats) -> list[float | None]:
 
 def _largest(labels: Ints, values: Sequence[float], size: int) -> Floats:
     """(size,) the largest of the values with each label."""
-    found = np.full(size, -math.inf)
-    np.maximum.at(found, labels, values)
-    return found
+    largest = np.full(size, -math.inf)
+    np.maximum.at(largest, labels, values)
+    return largest
 
 
 def _line(lines: Sequence[str], index: int, name: str) -> str:

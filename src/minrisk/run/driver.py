@@ -200,8 +200,8 @@ class Run:
         counts = count_records([unfinished.shard for unfinished in remaining])
         if counts is None:
             return None
-        return sum(counts) - sum(len(found.done) - found.done.count(MISSING)
-                                 for found in remaining)
+        return sum(counts) - sum(len(shard.done) - shard.done.count(MISSING)
+                                 for shard in remaining)
 
     def results(self) -> Generator[Result]:
         """The results, as they are written. The sink must be open."""

@@ -165,11 +165,11 @@ class GenerateSamples:
     def _sample(self, batch: Sequence[Record]) -> Sequence[Record]:
         prompts: list[Any] = [record.prompt for record in batch]
         try:
-            found: Sequence[Any] = self.sampler.sample(prompts, self.n, self.seed,
-                                                       [record.index for record in batch])
+            results: Sequence[Any] = self.sampler.sample(prompts, self.n, self.seed,
+                                                         [record.index for record in batch])
         except PartialError as error:
-            found = error.results
-        return [self._with_samples(*pair) for pair in zip(batch, found, strict=True)]
+            results = error.results
+        return [self._with_samples(*pair) for pair in zip(batch, results, strict=True)]
 
     def _streamed(self, records: Iterator[Record]) -> Iterator[Record]:
         """Yield records as their samples arrive, in any order."""
@@ -270,15 +270,16 @@ def samples_to_segments(weighting: Weighting = AUTO, prefer_finished: bool = Fal
 def _with_segment(weighting: Weighting, prefer_finished: bool, is_vote: bool,
                   record: Record) -> Record:
     samples, source = record.samples or (), source_of(dict(record.fields))
-    found = finished_samples(samples) if prefer_finished else samples
+    candidates = finished_samples(samples) if prefer_finished else samples
     if not is_vote or record.reference_samples is not None:
-        return record.replace(segment=segment_of(found, source, weighting, record.index,
+        return record.replace(segment=segment_of(candidates, source, weighting, record.index,
                                                  record.reference_samples))
-    others = [sample for sample in samples if sample not in found]
+    others = [sample for sample in samples if sample not in candidates]
     without_text = number_drawn(samples) - sum(sample.count for sample in samples)
     if without_text and not weighting.by_logprobs:
         others.append(Sample("", count=without_text))
-    return record.replace(segment=segment_among(found, others, source, weighting, record.index))
+    return record.replace(segment=segment_among(candidates, others, source, weighting,
+                                                record.index))
 
 
 def check_records(check: Callable[[Record], None]) -> Map:
@@ -351,8 +352,8 @@ class Decode:
 
     def _details(self, pool: Pool[Any], ranking: Ranking) -> dict[str, Any]:
         usage = take_usage(self._metrics, pool.segment)
-        found = pool.details(ranking)
-        return found | {"judge_usage": dict(usage)} if usage else found
+        details = pool.details(ranking)
+        return details | {"judge_usage": dict(usage)} if usage else details
 
 
 def warn_of_other_choice(recorded: object, ours: str) -> None:

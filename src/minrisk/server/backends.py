@@ -109,9 +109,9 @@ class UpstreamBackend:
 
     async def models(self) -> list[dict[str, Any]]:
         answer = await self._client.get("models")
-        found = answer.body.get("data") if isinstance(answer.body, dict) else None
-        listed = [one for one in found if isinstance(one, dict) and isinstance(one.get("id"), str)
-                  ] if isinstance(found, list) else []
+        data = answer.body.get("data") if isinstance(answer.body, dict) else None
+        listed = [one for one in data if isinstance(one, dict) and isinstance(one.get("id"), str)
+                  ] if isinstance(data, list) else []
         self._known = {one["id"] for one in listed[:_MAX_MODELS]}
         return listed
 
@@ -261,14 +261,14 @@ def _options(body: dict[str, Any]) -> RequestOptions:
     for name in _UNSUPPORTED:
         if body.get(name):
             raise _bad_request(f"{name} is not supported by a local model; leave it out")
-    found: dict[str, Any] = {ours: _number(body, name) for name, ours in _OPTIONS.items()
-                             if body.get(name) is not None}
-    if found.get("temperature") == 0:  # the most likely text
-        found = {"beams": 1} | {k: v for k, v in found.items() if k == "max_tokens"}
+    options: dict[str, Any] = {ours: _number(body, name) for name, ours in _OPTIONS.items()
+                               if body.get(name) is not None}
+    if options.get("temperature") == 0:  # the most likely text
+        options = {"beams": 1} | {k: v for k, v in options.items() if k == "max_tokens"}
     elif body.get("stop"):
         stop = body["stop"]
-        found["stop"] = json.dumps(stop if isinstance(stop, list) else [stop])
-    return tuple(sorted(found.items()))
+        options["stop"] = json.dumps(stop if isinstance(stop, list) else [stop])
+    return tuple(sorted(options.items()))
 
 
 def _number(body: dict[str, Any], name: str) -> int | float:

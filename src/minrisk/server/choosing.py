@@ -94,9 +94,9 @@ def _candidate(choice: Choice, as_json: bool) -> Candidate:
 
 def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
     """Names and arguments of called tools, from `tool_calls` or the older `function_call`."""
-    found = message.get("tool_calls")
-    functions = [call.get("function") or call.get("custom") for call in found
-                 if isinstance(call, dict)] if isinstance(found, list) else []
+    tool_calls = message.get("tool_calls")
+    functions = [call.get("function") or call.get("custom") for call in tool_calls
+                 if isinstance(call, dict)] if isinstance(tool_calls, list) else []
     functions = functions or [message.get("function_call")]
     return [{"name": str(one.get("name")), "arguments": one.get("arguments", one.get("input"))}
             for one in functions if isinstance(one, dict)]
@@ -120,13 +120,13 @@ def _majority(candidates: Sequence[Candidate], prefer_finished: bool) -> list[in
     """
     able = [place for place, one in enumerate(candidates) if one.can_win]
     finished = [place for place in able if not (prefer_finished and candidates[place].is_truncated)]
-    found = finished or able
-    if found:
-        calls = _most_frequent([candidates[place].tools is not None for place in found])
-        found = [place for place in found if (candidates[place].tools is not None) == calls]
-        tools = _most_frequent([candidates[place].tools for place in found])
-        found = [place for place in found if candidates[place].tools == tools]
-    return found
+    places = finished or able
+    if places:
+        calls = _most_frequent([candidates[place].tools is not None for place in places])
+        places = [place for place in places if (candidates[place].tools is not None) == calls]
+        tools = _most_frequent([candidates[place].tools for place in places])
+        places = [place for place in places if candidates[place].tools == tools]
+    return places
 
 
 def _most_frequent(values: Sequence[Any]) -> Any:
@@ -147,21 +147,21 @@ class RankedSegment(NamedTuple):
     @property
     def fields(self) -> dict[str, Any]:
         """Output fields: details, confidence and uncertainty if measured, and usage of judges."""
-        ranking, found = self.ranking, dict(self.details)
+        ranking, fields = self.ranking, dict(self.details)
         if (confidence := ranking.confidence) is not None:
-            found["confidence"] = shown(confidence.probability)
+            fields["confidence"] = shown(confidence.probability)
             if confidence.share is not None and confidence.interval is not None:
-                found |= {"share": shown(confidence.share),
-                          "interval": [shown(end) for end in confidence.interval]}
+                fields |= {"share": shown(confidence.share),
+                           "interval": [shown(end) for end in confidence.interval]}
             if confidence.calibrated is not None:
-                found["calibrated"] = shown(confidence.calibrated)
+                fields["calibrated"] = shown(confidence.calibrated)
             if confidence.reason is not None:
-                found["no_confidence"] = confidence.reason
+                fields["no_confidence"] = confidence.reason
         if ranking.uncertainty is not None:
-            found["uncertainty"] = uncertainty_fields(ranking.uncertainty)
+            fields["uncertainty"] = uncertainty_fields(ranking.uncertainty)
         if self.judge_usage:
-            found["judge_usage"] = dict(self.judge_usage)
-        return found
+            fields["judge_usage"] = dict(self.judge_usage)
+        return fields
 
 
 def ranked(strategy: Strategy, segments: Sequence[Segment]) -> list[RankedSegment]:
@@ -315,11 +315,11 @@ def choose(candidates: Sequence[Candidate], choices: Sequence[Choice], pickled: 
                         or method.strategy.metric.name != _TOOL_METRIC.name):
         other = Standard(_TOOL_METRIC)
         method = replace(method, strategy=other, is_vote=True, calibration=None)
-    found = _comparison(candidates, compared, method, question.source)
+    comparison = _comparison(candidates, compared, method, question.source)
     if method.strategy is None:
-        return found
-    [ranking] = ranked(method.measured, [found.segment])
-    return found.chosen(ranking, method, question, other)
+        return comparison
+    [ranking] = ranked(method.measured, [comparison.segment])
+    return comparison.chosen(ranking, method, question, other)
 
 
 def _comparison(candidates: list[Candidate], compared: list[int], method: RankingMethod,

@@ -79,13 +79,13 @@ class RankingExecutor:
         """Choose among candidates and the choices that follow them; None if none can win."""
         assert method.strategy is not None
         sent = replace(method, strategy=None) if loads_model(method.strategy) else method
-        found: Chosen | Comparison | None = await self.run(
+        result: Chosen | Comparison | None = await self.run(
             choosing.choose, candidates, choosing.comparable(choices),
             pickle.dumps(sent, pickle.HIGHEST_PROTOCOL), question)
-        if not isinstance(found, Comparison):
-            return found
-        ranking = await self._rank_with_model(method.measured, found.segment)
-        return found.chosen(ranking, method, question)
+        if not isinstance(result, Comparison):
+            return result
+        ranking = await self._rank_with_model(method.measured, result.segment)
+        return result.chosen(ranking, method, question)
 
     async def rank(self, strategy: Strategy, segment: Segment) -> RankedSegment:
         """The ranking of a segment."""
@@ -183,21 +183,21 @@ class BatchThread(Generic[Item, Result]):
 
     def _by_kind(self, jobs: Sequence[tuple[Item, Future[Result]]]
                  ) -> list[list[tuple[Item, Future[Result]]]]:
-        found: dict[object, list[tuple[Item, Future[Result]]]] = {}
+        groups: dict[object, list[tuple[Item, Future[Result]]]] = {}
         for item, result in jobs:
             if result.set_running_or_notify_cancel():
                 try:
-                    found.setdefault(self._kind(item), []).append((item, result))
+                    groups.setdefault(self._kind(item), []).append((item, result))
                 except Exception as error:  # an unhashable key fails only its own job
                     result.set_exception(error)
-        return list(found.values())
+        return list(groups.values())
 
     def _queued_jobs(self, first: Item) -> list[tuple[Item, Future[Result]]]:
         """Further jobs that are queued or arrive within the window, up to one batch."""
-        found: list[tuple[Item, Future[Result]]] = []
+        jobs: list[tuple[Item, Future[Result]]] = []
         end = time.monotonic() + self._window
         room = self._max_batch(first) - 1
-        while len(found) < room:
+        while len(jobs) < room:
             try:
                 job = self._jobs.get(timeout=max(0.0, end - time.monotonic()))
             except Empty:
@@ -205,8 +205,8 @@ class BatchThread(Generic[Item, Result]):
             if job is None:
                 self._jobs.put(None)  # stops the thread after this batch
                 break
-            found.append(job)
-        return found
+            jobs.append(job)
+        return jobs
 
     def _finish(self, jobs: Sequence[tuple[Item, Future[Result]]]) -> None:
         """Run jobs as a batch; if it fails, one by one, because one job may have caused it."""

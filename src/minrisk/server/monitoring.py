@@ -74,8 +74,8 @@ class Trace:
 
     def rounded_seconds(self) -> dict[str, float]:
         """The duration of each step, and of the whole request so far."""
-        found = {"request": time.monotonic() - self.begin} | self.seconds
-        return {name: round(value, 6) for name, value in found.items()}
+        seconds = {"request": time.monotonic() - self.begin} | self.seconds
+        return {name: round(value, 6) for name, value in seconds.items()}
 
 
 def now() -> str:
@@ -278,9 +278,9 @@ def _cut_torn_line(file: int) -> None:
     while start > 0:
         size = min(_TAIL, start)
         os.lseek(file, start - size, os.SEEK_SET)
-        found = os.read(file, size).rfind(b"\n")
-        if found >= 0:
-            start = start - size + found + 1
+        newline = os.read(file, size).rfind(b"\n")
+        if newline >= 0:
+            start = start - size + newline + 1
             break
         start -= size
     if start < end:
@@ -347,9 +347,9 @@ class RecentRequests:
         """
         strategy = next((one.strategy for one in reversed(self._completions) if one.strategy),
                         default)
-        found = sorted((*self._completions, *self._failures), key=lambda one: -one.number)
-        lines = [one.line for one in found if one.strategy in (None, strategy)]
+        records = sorted((*self._completions, *self._failures), key=lambda one: -one.number)
+        lines = [one.line for one in records if one.strategy in (None, strategy)]
         parts = [f"{name}: {value}" for name, value in state.items()]
-        if len(found) > len(lines):
-            parts.append(f"answers by other methods: {len(found) - len(lines)}")
+        if len(records) > len(lines):
+            parts.append(f"answers by other methods: {len(records) - len(lines)}")
         return strategy, Page(lines, self._weighting, " · ".join(parts))

@@ -100,15 +100,15 @@ def _text(content: Any) -> str | None:
 def read_json(raw: bytes) -> dict[str, Any]:
     """The JSON object of a body; values that cannot be forwarded unchanged are refused."""
     try:
-        found = json.loads(raw, parse_constant=_no_number, parse_float=_number, parse_int=_integral)
+        body = json.loads(raw, parse_constant=_no_number, parse_float=_number, parse_int=_integral)
     except RecursionError:
         raise ApiError(400, "the body is nested too deeply") from None
     except ValueError as error:
         raise ApiError(400, f"the body is no JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise ApiError(400, f"the body is a JSON {type(found).__name__}; wanted an object")
-    _check_size(found)
-    return found
+    if not isinstance(body, dict):
+        raise ApiError(400, f"the body is a JSON {type(body).__name__}; wanted an object")
+    _check_size(body)
+    return body
 
 
 def _no_number(name: str) -> float:
@@ -185,11 +185,11 @@ def _with_temperature(given: dict[str, Any], smallest: float | None) -> dict[str
 
 
 def _defaults(api: API, settings: Settings, strategy: Strategy) -> dict[str, Any]:
-    found: dict[str, Any] = {"temperature": settings.temperature}
+    defaults: dict[str, Any] = {"temperature": settings.temperature}
     # metrics that need the whole segment may use log-probabilities
     if settings.weighting.by_logprobs or any(m.needs_segment for m in metrics_of(strategy)):
-        found["logprobs"] = True if api == "chat" else 1
-    return found
+        defaults["logprobs"] = True if api == "chat" else 1
+    return defaults
 
 
 def _check_prompt(api: API, given: dict[str, Any]) -> None:
@@ -210,18 +210,18 @@ def _check_prompt(api: API, given: dict[str, Any]) -> None:
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
     """The `minrisk` object of the request body."""
-    found = given.get("minrisk")
-    if found is None:
+    options = given.get("minrisk")
+    if options is None:
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(options, dict):
         raise ApiError(400, "minrisk must be an object", param="minrisk")
-    for name in found.keys() - _OPTIONS:
+    for name in options.keys() - _OPTIONS:
         raise ApiError(400, f"unknown field minrisk.{name:.60}; known: "
                        f"{', '.join(sorted(_OPTIONS))}", param="minrisk")
     for name in ("metric", "strategy"):
-        if not isinstance(found.get(name), str | None):
+        if not isinstance(options.get(name), str | None):
             raise ApiError(400, f"minrisk.{name} must be a string", param=f"minrisk.{name}")
-    return found
+    return options
 
 
 def _samples(given: dict[str, Any], options: dict[str, Any], settings: Settings) -> int | None:
@@ -231,9 +231,9 @@ def _samples(given: dict[str, Any], options: dict[str, Any], settings: Settings)
 
 
 def _seed(given: dict[str, Any], own: int | None) -> int:
-    found = given.get("seed") if own is None else own
-    is_seed = isinstance(found, int) and not isinstance(found, bool)
-    return abs(found) % _MAX_SEED if is_seed and found is not None else secrets.randbits(32)
+    seed = given.get("seed") if own is None else own
+    is_seed = isinstance(seed, int) and not isinstance(seed, bool)
+    return abs(seed) % _MAX_SEED if is_seed and seed is not None else secrets.randbits(32)
 
 
 def _integer(fields: dict[str, Any], name: str, least: int, most: int,
@@ -287,10 +287,10 @@ def _check_names(given: dict[str, Any]) -> None:
 
 
 def _check_texts(given: dict[str, Any], name: str, most: int) -> None:
-    found = given.get(name)
-    if found is None and name != "candidates":
+    texts = given.get(name)
+    if texts is None and name != "candidates":
         return
-    if not isinstance(found, list) or not found or not all(isinstance(t, str) for t in found):
+    if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
         raise ApiError(400, f"{name} must be a list of texts, with one at least", param=name)
-    if len(found) > most:
-        raise ApiError(400, f"{len(found)} {name}; this server takes {most} at most", param=name)
+    if len(texts) > most:
+        raise ApiError(400, f"{len(texts)} {name}; this server takes {most} at most", param=name)

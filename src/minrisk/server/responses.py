@@ -74,7 +74,7 @@ def completion(request: ClientRequest, parts: Sequence[CompletionResponse], chos
         part, raws = parts[0], [choice.raw for choice in parts[0].choices]
     else:
         part, raws = sources[chosen.order[0]][1], [sources[place][0] for place in chosen.order]
-    found = raws[:request.n]
+    choices = raws[:request.n]
     summary: dict[str, Any] = {"samples": len(sources), "requested": request.samples}
     if request.passes_through:
         summary["passed_through"] = True
@@ -82,7 +82,7 @@ def completion(request: ClientRequest, parts: Sequence[CompletionResponse], chos
         summary |= chosen.fields
         if chosen.disagreement is not None:
             summary["abstained"] = True
-            found = [_abstention(request, chosen.disagreement, abstain_text)] * len(found)
+            choices = [_abstention(request, chosen.disagreement, abstain_text)] * len(choices)
         if request.return_candidates:
             summary["candidates"] = _numbered(raws, request)
     head = {"id": f"{_IDS[request.api]}-{secrets.token_hex(12)}", "object": _OBJECTS[request.api],
@@ -90,7 +90,7 @@ def completion(request: ClientRequest, parts: Sequence[CompletionResponse], chos
     head |= {name: value for name, value in part.body.items()
              if name not in ("choices", "usage", "minrisk")}
     usage = _with_judges(summed_usage(parts), summary.get("judge_usage", {}))
-    return Completion(request, head, _numbered(found, request), usage, summary)
+    return Completion(request, head, _numbered(choices, request), usage, summary)
 
 
 def _abstention(request: ClientRequest, reason: str, text: str | None) -> dict[str, Any]:
@@ -136,13 +136,13 @@ def summed_usage(parts: Sequence[CompletionResponse]) -> dict[str, Any] | None:
     counts = total_usage(part.usage for part in parts)
     if counts is None:
         return None
-    found: dict[str, Any] = dict(counts) | {"total_tokens": sum(counts.values())}
+    usage: dict[str, Any] = dict(counts) | {"total_tokens": sum(counts.values())}
     for name in _DETAILS:
         details = [part.body["usage"].get(name) for part in parts]
         total = _summed([one for one in details if isinstance(one, dict)])
         if total:
-            found[name] = total
-    return found
+            usage[name] = total
+    return usage
 
 
 def _summed(details: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -250,12 +250,12 @@ def _retry_headers(response: ErrorResponse) -> dict[str, str]:
 def _error_object(response: ErrorResponse) -> str:
     """The unchanged body if it is an OpenAI error object, else its text in such an object."""
     try:
-        found = json.loads(response.content)
+        body = json.loads(response.content)
     except (ValueError, RecursionError):
-        found = None
-    if isinstance(found, dict) and isinstance(found.get("error"), dict):
+        body = None
+    if isinstance(body, dict) and isinstance(body.get("error"), dict):
         return response.content
-    message = (found.get("message") or found.get("detail") or found.get("error")
-               if isinstance(found, dict) else None)
+    message = (body.get("message") or body.get("detail") or body.get("error")
+               if isinstance(body, dict) else None)
     text = message if isinstance(message, str) else response.content[:500]
     return json.dumps(ApiError(response.status, text or "the upstream refused").body)

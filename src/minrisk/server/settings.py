@@ -144,11 +144,11 @@ class Settings:
 
     def method(self, strategy: Strategy) -> RankingMethod:
         """How samples are ranked with a strategy."""
-        found = self.calibration
-        if found is not None and not fits(found, strategy):
-            found = None
+        calibration = self.calibration
+        if calibration is not None and not fits(calibration, strategy):
+            calibration = None
         return RankingMethod(strategy, strategy.metric.is_vote, self.prefer_finished,
-                             self.weighting, self.confidence, self.measures, found)
+                             self.weighting, self.confidence, self.measures, calibration)
 
 
 def named_metrics(names: Iterable[str]) -> dict[str, AnyMetric]:

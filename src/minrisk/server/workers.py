@@ -87,13 +87,13 @@ class _Worker:
                                   "out of memory") from None
 
     async def _read(self, size: int) -> bytearray:
-        loop, found = asyncio.get_running_loop(), bytearray()
-        while len(found) < size:
-            piece = await loop.sock_recv(self.connection, min(_PIECE, size - len(found)))
+        loop, content = asyncio.get_running_loop(), bytearray()
+        while len(content) < size:
+            piece = await loop.sock_recv(self.connection, min(_PIECE, size - len(content)))
             if not piece:
                 raise ConnectionResetError
-            found += piece
-        return found
+            content += piece
+        return content
 
     @property
     def takes_long(self) -> bool:

@@ -175,24 +175,24 @@ def _fields_of(found: DecodedSegment) -> dict[str, Any]:
 
 def _signature(lines: Sequence[_Line]) -> str | None:
     """The signature that all choices share, if known; InputError if they differ."""
-    found = next((line.signature for line in lines if line.signature is not None), None)
+    signature = next((line.signature for line in lines if line.signature is not None), None)
     for line in lines:
-        if found is not None and line.signature is not None and not choose_alike(
-                found, line.signature):
+        if signature is not None and line.signature is not None and not choose_alike(
+                signature, line.signature):
             raise InputError(f"{line.where}: found a choice by {line.signature} among those by "
-                             f"{found}; calibrate each by itself")
-    return found
+                             f"{signature}; calibrate each by itself")
+    return signature
 
 
 def _signal(line: _Line, name: str) -> float:
-    found: Any = line.fields
+    value: Any = line.fields
     for part in name.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    if found is None:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    if value is None:
         return np.nan
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        raise InputError(f"{line.where}: found {name} {show(found)}, wanted a number")
-    return float(found)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{line.where}: found {name} {show(value)}, wanted a number")
+    return float(value)
 
 
 def _verdict(line: _Line, found: Any) -> bool:

@@ -66,10 +66,10 @@ class Corpus:
 
     def reader(self, lines: SampleReader | PromptReader) -> ShardedReader:
         """The reader of all records; `lines` is used for files of JSON lines, and for objects."""
-        found: ShardedReader = lines if self.files else ObjectReader(self.objects, lines)
+        reader: ShardedReader = lines if self.files else ObjectReader(self.objects, lines)
         if self.text is not None and isinstance(lines, SampleReader):
-            found = self.text.reader(lines.weighting)
-        return found if self.limit is None else LimitedReader(found, self.limit)
+            reader = self.text.reader(lines.weighting)
+        return reader if self.limit is None else LimitedReader(reader, self.limit)
 
     def parser(self, lines: SampleReader | PromptReader) -> Reader | None:
         """The reader with which workers parse objects, without the objects; None for files."""

@@ -54,21 +54,21 @@ class WeightOptions(Options):
     def weighting(self, corpus: Corpus, oracle: str | None = None) -> Weighting:
         """The weighting of references, checked against what the corpus has."""
         temperature = self.weights_temperature
-        found = Weighting(self.weights) if temperature is None else Weighting(self.weights,
-                                                                              temperature)
-        has_use = found.by_logprobs or (self.weights == "auto" and corpus.has_logprobs)
+        weighting = Weighting(self.weights) if temperature is None else Weighting(self.weights,
+                                                                                  temperature)
+        has_use = weighting.by_logprobs or (self.weights == "auto" and corpus.has_logprobs)
         if temperature is not None and not has_use:
             raise InputError(Wording("weights_temperature={temperature} does nothing with "
                                      "weights={weights!r}; choose 'logprobs' or "
                                      "'length-normalised'", temperature=temperature,
                                      weights=self.weights))
-        if oracle and found.by_logprobs:
+        if oracle and weighting.by_logprobs:
             raise InputError(Wording("weights={weights!r} weighs samples; with oracle= there are "
                                      "none to weigh: leave one of them out", weights=self.weights))
-        if corpus.text and found.by_logprobs and not corpus.has_logprobs:
+        if corpus.text and weighting.by_logprobs and not corpus.has_logprobs:
             raise InputError(Wording("weights={weights!r} needs reference_lprobs= of plain text",
                                      weights=self.weights))
-        return found
+        return weighting
 
     def decoding(self, corpus: Corpus, strategy: Strategy,
                  reader: type[SampleReader] = SampleReader) -> Decoding:
@@ -220,9 +220,9 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
 
     def writer(self, output: str | None, strategy: Strategy) -> ChoiceWriter:
         """The writer for choices of this strategy, to an output of this name."""
-        found = FORMATS[self.format].named(output)
-        found.check(self)
-        return ChoiceWriter(found, self.nbest, self.utilities, self.abstain,
+        format = FORMATS[self.format].named(output)
+        format.check(self)
+        return ChoiceWriter(format, self.nbest, self.utilities, self.abstain,
                             confidence=self.confidence, uncertainty=self.uncertainty,
                             answers=strategy.metric.is_vote,
                             calibrated=self.calibration is not None)

@@ -62,13 +62,13 @@ class TrainingOutput(MatrixOutput):
 
     def job(self, decoding: Decoding, config: RunOptions, last: Stage | None = None) -> Job:
         """The job of `export`; `last` replaces the stage that writes."""
-        found = FORMATS[self.format].named(config.output)
-        found.check(self)
-        writer = TrainingWriter(self.recipe, found)
+        format = FORMATS[self.format].named(config.output)
+        format.check(self)
+        writer = TrainingWriter(self.recipe, format)
         choose = Decode(decoding.strategy, config.batch_size, config.on_error,
                         scores=self.matrix is not None)
         return decoding.job(choose, config, last or config.write(writer),
-                            settings=self._settings(found), format=found, columns=writer.columns,
+                            settings=self._settings(format), format=format, columns=writer.columns,
                             checks=(check_records(writer.check),), matrix=self.matrix)
 
     def _settings(self, format: OutputFormat) -> dict[str, Any]:

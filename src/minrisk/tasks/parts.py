@@ -74,6 +74,6 @@ def _blocks(parts: Iterable[Sequence[str] | ReferencePart]) -> Iterator[Referenc
     if isinstance(parts, str) or not isinstance(parts, Iterable):
         raise InputError(f"parts must be a list of lists of references; got {brief(parts)}")
     for number, part in enumerate(parts, 1):
-        found = (part if isinstance(part, ReferencePart)
-                 else References(part, name=f"part {number}"))
-        yield from found.blocks() if isinstance(found, References) else [found]
+        references = (part if isinstance(part, ReferencePart)
+                      else References(part, name=f"part {number}"))
+        yield from references.blocks() if isinstance(references, References) else [references]

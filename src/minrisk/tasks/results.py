@@ -98,9 +98,9 @@ class DecodedSegment:
         if self.samples is None:
             samples, index = columns_of(self.segment), self.ranking.best
         else:
-            found = vars(self).get("_segment")
+            segment = vars(self).get("_segment")
             samples = {**sample_columns(self.samples, self.reference_samples),
-                       **({} if found is None else numbers_drawn(self.samples, found))}
+                       **({} if segment is None else numbers_drawn(self.samples, segment))}
             index = self.index
         choice = {"text": self.text, "index": index, "utility": self.utility,
                   **({"abstained": True} if self.abstained else {})}

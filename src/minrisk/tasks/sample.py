@@ -146,13 +146,13 @@ class SampleOutput(Options):
     def job(self, sampling: Sampling, config: RunOptions, last: Stage | None = None) -> Job:
         """The job of `sample`; `last` replaces the stage that writes."""
         options = sampling.options
-        found = FORMATS[self.format].named(config.output)
-        found.check(options)
+        format = FORMATS[self.format].named(config.output)
+        format.check(options)
         check = [check_records(_check_no_references)] if options.reference_samples else []
-        writer = SampleWriter(options.num_samples, found, self.repeat)
+        writer = SampleWriter(options.num_samples, format, self.repeat)
         stages = (*check, *sampling.stages(config), last or config.write(writer))
-        return sampling.job([config.pool(*stages)], settings={"format": found.rendered},
-                            drawing={"repeat": self.repeat}, format=found, columns=writer.columns)
+        return sampling.job([config.pool(*stages)], settings={"format": format.rendered},
+                            drawing={"repeat": self.repeat}, format=format, columns=writer.columns)
 
 
 @overload

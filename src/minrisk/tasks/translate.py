@@ -222,9 +222,9 @@ def answer(
     ['4']
     """
     if isinstance(prompts, str) and output is None:
-        [found] = answer([prompts], n, sampler=sampler, metric=metric, strategy=strategy, seed=seed,
-                         **options)
-        return found
+        [result] = answer([prompts], n, sampler=sampler, metric=metric, strategy=strategy,
+                          seed=seed, **options)
+        return result
     given: Any = [prompts] if isinstance(prompts, str) else prompts
     return _best(AnswerOutput, given, n, sampler, metric, strategy, seed, output, options)
 
@@ -251,9 +251,9 @@ async def answer_async(prompt: str | Mapping[str, Any] | Sequence[Message],
     'It is 4.'
     """
     def run() -> DecodedSegment:
-        found: DecodedSegment
-        [found] = answer([prompt], n, **options)
-        return found
+        result: DecodedSegment
+        [result] = answer([prompt], n, **options)
+        return result
 
     return await asyncio.to_thread(run)
 

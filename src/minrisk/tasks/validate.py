@@ -183,7 +183,7 @@ def validate(
 def _further(metric: AnyMetric, given: Mapping[str, Any], strategies: Sequence[str],
              seed: int) -> dict[str, AnyMetric | Strategy]:
     """Second metrics of strategies, or the stages of a named strategy."""
-    found: dict[str, AnyMetric | Strategy] = {}
+    further: dict[str, AnyMetric | Strategy] = {}
     stages = [field for field in ("coarse", "fine") if "cascade" in strategies]
     if given["fine"] and not stages:
         raise InputError(Wording("fine= is of the strategy cascade, which strategies= must name"))
@@ -191,15 +191,15 @@ def _further(metric: AnyMetric, given: Mapping[str, Any], strategies: Sequence[s
         if value is None:
             continue
         if field not in stages:
-            found[field] = as_metric(value, field)
+            further[field] = as_metric(value, field)
         elif isinstance(value, str):
             options = {"metric": metric, "seed": seed}
             known = option_names(STRATEGIES.get(value))
-            found[field] = STRATEGIES.make(
+            further[field] = STRATEGIES.make(
                 value, **{name: options[name] for name in options if name in known})
         else:
-            found[field] = value
-    return found
+            further[field] = value
+    return further
 
 
 def _names(strategies: Iterable[str] | None) -> list[str] | None:
@@ -207,8 +207,8 @@ def _names(strategies: Iterable[str] | None) -> list[str] | None:
         return None
     if isinstance(strategies, str) or not isinstance(strategies, Iterable):
         raise InputError(f"strategies must be a list of names; got {brief(strategies)}")
-    found = list(strategies)
-    for name in found:
+    names = list(strategies)
+    for name in names:
         if not isinstance(name, str):
             raise InputError(f"strategies must be names; got {brief(name)}")
-    return found
+    return names
