@@ -55,6 +55,18 @@ def test_confidence_changes_nothing_but_itself_and_the_pairs(case):
             assert 0 <= sure.confidence.probability <= 1
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_votes_with_rewards_are_no_shares_of_votes(sign):
+    class Reward(LongIsGood):
+        def quality(self, hyps, source):
+            return sign * hyps
+
+    vote = minrisk.ExactMatch(r"\d+")
+    found = judged(minrisk.MBRBoN(vote, Reward()), ["so 7", "7", "thus 8", "8!", "it is 9"])
+    assert 0 <= found.confidence.probability <= 1
+    assert found.confidence.share is None
+
+
 @given(segments=st.lists(cases(), min_size=1, max_size=3))
 def test_it_keeps_the_contract(segments):
     check_strategy(minrisk.Confident(minrisk.Aggregate(CHRF)), [

@@ -24,6 +24,7 @@ from minrisk._core.segment import TIE, Confidence, Ranking, Segment
 from minrisk._core.strategy import (
     ScoreSource,
     Strategy,
+    averages_scores,
     last_stage,
     score_source,
     stage_option,
@@ -80,7 +81,7 @@ class Confident(MeasuringStrategy):
         agreement = np.nan
         if source is None or reason is not None:
             confidence = Confidence(margin, np.nan, reason=reason)
-        elif pool.metric.is_vote:
+        elif pool.metric.is_vote and averages_scores(self.strategy):
             answers = rows[choices[rows] >= 0]
             confidence = self._of_vote(margin, pool.keep(answers), source)
             agreement = np.nan if confidence.share is None else confidence.share
