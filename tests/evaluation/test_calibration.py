@@ -238,9 +238,9 @@ def test_the_report_has_a_figure(tmp_path):
 
 def test_the_figure_has_each_ranking_of_choices_once():
     pytest.importorskip("matplotlib")
-    from minrisk.evaluation.figure import _told_apart
+    from minrisk.evaluation.figure import _distinct_signals
 
     values, right = drawn(0)
     columns = {"confidence.share": values, "uncertainty.largest": values, "utility": -values}
     report = own.calibrated(columns, right, "utility")
-    assert [one.name for one in _told_apart(report)] == ["utility", "confidence.share"]
+    assert [one.name for one in _distinct_signals(report)] == ["utility", "confidence.share"]

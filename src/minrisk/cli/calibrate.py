@@ -28,7 +28,7 @@ from minrisk.tasks.calibrate import CalibrateOptions, report_of
 class GoldMetric(MetricOptions):
     """A metric that compares texts with gold answers, if these need not be equal."""
 
-    metric: str | None = flag(  # type: ignore[assignment]  # none unless it is named
+    metric: str | None = flag(  # type: ignore[assignment]  # optional, unlike its base class's
         None, section="Method", metavar="NAME", registry=METRICS,
         help="Metric that compares texts with gold answers; default: answers must be equal. "
         "--metric.FIELD sets its fields.")

@@ -39,7 +39,7 @@ _NAMES = {
     "decoder.kmeans.niter": "iterations",
     "decoder.kmeans.seed": "seed",
 }
-_WITHOUT_EFFECT = frozenset({  # on the choice
+_WITHOUT_EFFECT = frozenset({  # keys that cannot change the choice
     "common.report-format", "common.width", "metric.batch-size", "metric.num-workers",
     "metric.nthreads", "metric.fastchrf", "metric.force", "metric.use-fast-tokenizer",
     "decoder.count-weight", "decoder.kmeans.kmeanspp",

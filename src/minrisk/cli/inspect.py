@@ -77,19 +77,19 @@ def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun
         run = replace(options, output="-", overwrite=False)
         done = execute(run, inspecting.job(run, builder), written=[options.output])
         size = save_page(inspecting.page(builder, done.counts["segments"]), options.output)
-        _tell_bias(builder.biased, options.quiet)
-    _tell_size(options.output, size, output.show, options.quiet)
+        _print_bias(builder.biased, options.quiet)
+    _print_size(options.output, size, output.show, options.quiet)
     return done.code
 
 
-def _tell_bias(biased: Mapping[str, Sequence[str]], quiet: bool) -> None:
+def _print_bias(biased: Mapping[str, Sequence[str]], quiet: bool) -> None:
     """Print notes rather than warnings: the page always judges the choice by its own metric."""
     for system, metrics in {} if quiet else biased.items():
         name = "the output of this run" if system == CHOICE else system
         click.echo(f"minrisk: {bias_message(name, metrics)}", err=True)
 
 
-def _tell_size(path: str, size: int, show: int, quiet: bool) -> None:
+def _print_size(path: str, size: int, show: int, quiet: bool) -> None:
     if not quiet:
         click.echo(f"minrisk: {remote.redact_url(path)}: {size / 10**6:.1f} MB", err=True)
     if is_large(size):

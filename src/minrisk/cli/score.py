@@ -47,8 +47,8 @@ class ScoreOptions:
         "the source alone need none.")
     gold: str | None = flag(
         None, section="Input", metavar="FIELD",
-        help="Field of SYSTEM with the gold answer, in the place of -r: of votes, where lines have "
-        "their samples too, adds how often one sample is right, and any of k samples.")
+        help="Field of SYSTEM with the gold answer, instead of -r. For votes, if lines have their "
+        "samples, it adds how often one sample, and any of k samples, is right.")
     source: str | None = flag(None, "-s", "--sources", section="Input", metavar="FILE",
                               help="Sources, one line per segment, for metrics that read them.")
     confidence: bool = flag(
@@ -168,7 +168,7 @@ def _lines(path: str) -> list[str]:
 
 
 def _stripped(texts: Iterable[str]) -> list[str]:
-    return [text.rstrip() for text in texts]  # as sacreBLEU reads them
+    return [text.rstrip() for text in texts]  # as sacreBLEU does
 
 
 def _references(paths: Sequence[str]) -> list[tuple[str, ...]]:

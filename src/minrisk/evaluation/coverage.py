@@ -1,7 +1,7 @@
-"""Coverage beside consensus: how often one sample is right, the choice, and any of k samples.
+"""Coverage (pass@k) compared with the choice: how often one sample, the choice, any of k are right.
 
-Where any of them is often right and the choice is not, a better way of choosing has much to gain;
-where none is, only a better model has.
+If any of k samples is often right but the choice is not, a better strategy could gain much; if none
+is, only a better model helps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GOLD = "gold"  # the usual field of gold answers
 
 
 def pass_at_k(samples: int, right: int, k: int) -> float:
-    """The probability that any of k samples is right, of which so many are (Chen et al. 2021).
+    """The probability that any of k samples is right, if `right` of all are (Chen et al. 2021).
 
     The k are drawn from all without replacement, so that the estimate is unbiased.
 
@@ -39,14 +39,14 @@ def pass_at_k(samples: int, right: int, k: int) -> float:
 
 
 def are_right(metric: AnyMetric, texts: Sequence[str], golds: Sequence[str]) -> Verdicts:
-    """(N,) whether each text gives one of the gold answers, by a metric that votes."""
+    """(N,) whether each text has one of the gold answers, by a metric that votes."""
     refs = metric.as_given(metric.features(golds))
     found: Verdicts = metric.scores(metric.features(texts), refs).max(axis=1) == 1
     return found
 
 
 def golds_of(value: Any) -> list[str] | None:
-    """The gold answers in a field: a text or a number, or a list of them; None if it is neither."""
+    """The gold answers in a field: a text, a number, or a list of them; otherwise None."""
     found = value if isinstance(value, list | tuple) else [value]
     is_known = found and all(isinstance(one, str | int | float) for one in found)
     return [str(one) for one in found] if is_known else None
@@ -63,7 +63,7 @@ class Coverage:
     @classmethod
     def of(cls, metric: AnyMetric, texts: Sequence[str], counts: Sequence[int], best: int,
            golds: Sequence[str], drawn: int = 0) -> Coverage:
-        """Of samples with these counts; those that were drawn beyond them are wrong."""
+        """The coverage of samples with these counts; others, up to `drawn`, count as wrong."""
         right = are_right(metric, texts, golds)
         total = int(np.sum(counts))
         return cls(max(total, drawn), int(np.asarray(counts)[right].sum()), bool(right[best]))
@@ -73,9 +73,9 @@ class Coverage:
 class CoverageSummary:
     """Shares of segments with their 95% intervals."""
 
-    one: Estimate  # a sample at random is right
+    one: Estimate  # a random sample is right
     chosen: Estimate  # the choice is right
-    any_of: Mapping[int, Estimate]  # any of k samples is right
+    any_of: Mapping[int, Estimate]  # any of k samples is right, by k
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -101,7 +101,7 @@ def columns_of(segments: Sequence[Coverage]) -> dict[str, Floats]:
 
 
 def summarised(segments: Sequence[Coverage]) -> CoverageSummary | None:
-    """Over segments with gold answers; None if there are none."""
+    """Means over segments with gold answers; None if there are no such segments."""
     if not segments:
         return None
     counts = resampled_counts(len(segments))
@@ -119,7 +119,7 @@ def summarised(segments: Sequence[Coverage]) -> CoverageSummary | None:
 
 @dataclass(frozen=True)
 class Sampled:
-    """A line of an output with its gold answers and, where it has them, its samples."""
+    """A line of an output with its gold answers and, if present, its samples."""
 
     text: str
     golds: list[str]
@@ -159,8 +159,8 @@ def _sampled(where: str, fields: Mapping[str, Any], gold: str) -> Sampled:
 def coverage_scores(metric: AnyMetric, systems: Mapping[str, Sequence[Sampled]],
                     scores: Mapping[str, Score], resamples: int, test: SignificanceTest,
                     seed: int) -> dict[str, Score]:
-    """Scores of one sample and any of k beside those of systems that have samples in all lines;
-    the first system is the baseline.
+    """Scores of one sample and any of k, for systems that have samples in all lines; the first
+    system is the baseline.
     """
     first = next(iter(scores))
     values = {first: scores[first].sentences}

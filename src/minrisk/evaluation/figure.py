@@ -16,7 +16,7 @@ from minrisk.evaluation.validation import Summary, TrialSummary
 from minrisk.io.store import write_whole
 
 _KINDS = (".png", ".svg", ".pdf")
-_DATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+_WITHOUT_DATE = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
 class Style(NamedTuple):
@@ -35,7 +35,7 @@ OTHERS = (Style("#2a7f62", "s", "full", "--"), Style("#91328f", "^", "none", "-.
           Style("#b3261e", "<", "full", "-."), Style("#5b5b5b", ">", "none", ":"),
           Style("#6a8f00", "P", "full", "--"))
 _LAST = Style("#888888", "x")
-_MAX_SIGNALS = 6  # of a figure of a calibration
+_MAX_SIGNALS = 6  # signals with a curve in the figure of a calibration
 _STYLES = {"aggregate": AGGREGATION, "n-by-s": N_BY_S}
 
 
@@ -76,7 +76,7 @@ def plot(summary: Summary, study: Study, path: str) -> None:
 
 
 def plot_calibration(report: CalibrationReport, path: str) -> None:
-    """Two panels: shares of right choices by their probability, and errors by what is answered."""
+    """Plot a reliability diagram, and risk-coverage curves of signals."""
     figure = new_figure(8.4, 3.6)
     reliability, risk = figure.subplots(1, 2)
     colour = AGGREGATION.colour
@@ -88,7 +88,8 @@ def plot_calibration(report: CalibrationReport, path: str) -> None:
                      [found.right.value for found in report.bins], color=colour, marker="o",
                      linestyle="none", markersize=5, zorder=4)
     _shares(reliability, "Share of right choices, by probability", "probability")
-    for signal, style in zip(_told_apart(report), [AGGREGATION, N_BY_S, *OTHERS], strict=False):
+    styles = [AGGREGATION, N_BY_S, *OTHERS]
+    for signal, style in zip(_distinct_signals(report), styles, strict=False):
         places, errors = zip(*signal.curve, strict=True)
         risk.plot(places, errors, label=signal.name, color=style.colour, linestyle=style.line,
                   linewidth=2.0 if signal.name == report.calibration.signal else 1.0, zorder=3)
@@ -97,17 +98,16 @@ def plot_calibration(report: CalibrationReport, path: str) -> None:
     save(figure, path)
 
 
-def _told_apart(report: CalibrationReport) -> list[SignalQuality]:
-    """The calibrated signal, and the best others, without those that rank choices as another does.
-    """
+def _distinct_signals(report: CalibrationReport) -> list[SignalQuality]:
+    """The calibrated signal and the best others, without those that rank choices identically."""
     ranked = sorted(report.signals, key=lambda one: (one.name != report.calibration.signal,
                                                      one.aurc.value))
-    distinct = {tuple(one.curve): one for one in reversed(ranked)}  # the first of equal ones
+    distinct = {tuple(one.curve): one for one in reversed(ranked)}  # keeps the first of equals
     return list(reversed(distinct.values()))[:_MAX_SIGNALS]
 
 
 def _shares(axes: Any, title: str, label: str) -> None:
-    """Axes of shares on either side."""
+    """Style axes from 0 to 1 on both sides."""
     axes.set_title(title, fontsize=10)
     axes.set_xlabel(label, fontsize=9)
     for side in (axes.set_xlim, axes.set_ylim):
@@ -154,7 +154,7 @@ def save(figure: Any, path: str) -> None:
     content, suffix = BytesIO(), Path(path).suffix
     with matplotlib.rc_context({"svg.hashsalt": "minrisk"}):
         figure.savefig(content, format=suffix[1:], dpi=200, bbox_inches="tight",
-                       metadata=_DATED.get(suffix))
+                       metadata=_WITHOUT_DATE.get(suffix))
     write_whole(path, [content.getvalue()])
 
 

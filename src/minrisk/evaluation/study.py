@@ -110,7 +110,7 @@ class TrialResults:
     references: int
     features: float  # seconds to extract the features
     outcomes: dict[str, TrialResult]  # by the trial's label; files use this field name, too
-    coverage: Coverage | None = None  # of a vote, where there is a gold answer
+    coverage: Coverage | None = None  # for votes with a gold answer
 
     def as_json(self) -> dict[str, Any]:
         found = asdict(self)

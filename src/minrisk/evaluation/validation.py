@@ -27,7 +27,7 @@ from minrisk.io.text import FilePath
 
 _TOLERATED_SHARE = 0.01  # default tolerance, as a share of the gain
 _TAIL = RESAMPLES // 40  # resamples beyond each end of the 95% interval
-_ALIKE = 1e-9  # relative deviation up to which the values of a resample count as equal
+_ROUNDING = 1e-9  # relative deviation up to which the values of a resample count as equal
 _MIN_SPEEDUP = 2.0  # smallest speedup for which an approximation is recommended
 
 
@@ -59,7 +59,7 @@ class Summary:
     references: float  # mean number per segment
     gain: float
     tolerance: float  # largest acceptable loss, in units of the utility
-    coverage: CoverageSummary | None = None  # of votes with gold answers
+    coverage: CoverageSummary | None = None  # for votes with gold answers
 
     @property
     def exact(self) -> TrialSummary:
@@ -127,7 +127,7 @@ def _interval(values: Floats, shares: Floats) -> tuple[float, float]:
     deviations = np.sqrt(np.maximum(shares @ apart**2 - moved**2, 0))
     # a resample of equal values has deviation 0, so its studentized distance is infinite
     distances = np.divide(moved, deviations, out=np.copysign(np.inf, moved),
-                          where=deviations > _ALIKE * deviation)
+                          where=deviations > _ROUNDING * deviation)
     distances.sort()
     low, high = mean - deviation * distances[[-_TAIL, _TAIL - 1]]
     return max(float(low), least), min(float(high), most)

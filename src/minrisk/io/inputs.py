@@ -16,7 +16,7 @@ from minrisk.io.parquet import ParquetInput, is_parquet
 
 # files in output folders; tools that read such a folder as data ignore names with a leading dot
 ERRORS, MANIFEST = ".errors.jsonl", ".manifest.json"
-OLD_ERRORS, OLD_MANIFEST = "errors.jsonl", "manifest.json"  # of earlier versions
+OLD_ERRORS, OLD_MANIFEST = "errors.jsonl", "manifest.json"  # their names in earlier versions
 WORK = ".minrisk"  # hidden folder for unfinished results; outputs cannot have this name
 JSON = (".jsonl", ".json", ".ndjson")
 InputFormat = Literal["auto", "text", "json"]

@@ -36,7 +36,7 @@ from minrisk.io.remote import redact_url
 from minrisk.io.store import LOCK, Store, another_run, file_store, folder_store, locked
 
 _RUN = re.compile(r"[0-9a-f]{32}")
-_OWN = re.compile(rf"{_RUN.pattern}(\..+)?$|{re.escape(ERRORS)}")  # files in the working folder
+_OWN_FILES = re.compile(rf"{_RUN.pattern}(\..+)?$|{re.escape(ERRORS)}")  # in the working folder
 _GROWTH = 1.1  # a file is uploaded again after it has grown by 10%: O(n) traffic in total
 _FINISHED = "finished"
 
@@ -139,7 +139,7 @@ class RunStore:
         with self._open, suppress(MinriskError, OSError) if kind else nullcontext():
             if self._last_written:
                 self._last_written.close()
-            if self._has_begun or self._is_left_unclosed:
+            if self._has_begun or self._was_never_closed:
                 self._close()
 
     def begin(self) -> None:
@@ -417,7 +417,7 @@ class RunStore:
                 self.store.remove(self.store.writer)
 
     @property
-    def _is_left_unclosed(self) -> bool:
+    def _was_never_closed(self) -> bool:
         """Whether an earlier run finished all shards but was killed before closing the output."""
         return (not self._is_new and self._is_whole
                 and os.listdir(self.store.work) != [LOCK])
@@ -435,7 +435,7 @@ class RunStore:
         """Remove the journals of this run, and of earlier runs that can no longer be resumed."""
         for name in os.listdir(self.store.work):
             path = os.path.join(self.store.work, name)
-            if name == LOCK or name in keep or not _OWN.match(name):
+            if name == LOCK or name in keep or not _OWN_FILES.match(name):
                 continue
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path, ignore_errors=True)

@@ -275,7 +275,7 @@ def output_fields(file: InputFile) -> Iterator[tuple[str, dict[str, Any]]]:
 class Ids:
     """The ids of records; those without one get their position, with a warning if it may clash."""
 
-    _given: set[bool] = field(default_factory=set)  # whether ids were given, for other than texts
+    _given: set[bool] = field(default_factory=set)  # seen so far: True: number, False: no id
 
     def of(self, fields: dict[str, Any], index: int) -> str | int | float:
         value = fields.get("id")

@@ -42,7 +42,7 @@ WORDS = {  # what the page calls a record, the whole set, and the input of the m
 }
 LARGE = 50 * 10**6  # bytes from which a browser needs seconds to open a page
 _PART = 1 << 18  # bytes of details decompressed together, in a few milliseconds
-_COPY = 1 << 20  # bytes read per call
+_CHUNK = 1 << 20  # bytes read per call
 _ROW = ("id", "source", "text", "count", "utility", "margin", "confidence", "entropy", "largest",
         "mean", "clusters", "distinct", "samples", "truncated", "answer", "unanswered", "request",
         "error")
@@ -133,7 +133,7 @@ class PageBuilder:
         head, end = _template(str(facts["title"]), words, _element("index", index))
         yield head
         self._file.seek(0)
-        while piece := self._file.read(_COPY):
+        while piece := self._file.read(_CHUNK):
             yield piece
         yield end
 

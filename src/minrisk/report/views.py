@@ -26,7 +26,7 @@ from minrisk.strategies.uncertain import Clusters, as_references, clusters
 from minrisk.strategies.uncertain import uncertainty as uncertainty_of
 
 CHOICE, SAMPLE, PROBABLE = "choice", "one sample", "most probable"
-ANY = "any right"  # of the samples, by a gold answer
+ANY = "any right"  # a sample that equals a gold answer, if there is one
 REFERENCE = "reference"  # the field with one human reference or a list of them
 _FURTHER_OUTPUTS = re.compile(r"beam[-_]?\d*|greedy")  # fields with outputs of other decoders
 _DIGITS = 5  # significant digits of numbers on the page
@@ -102,7 +102,7 @@ class _SegmentView:
         self._facts = facts_of(record)
         self._logprobs = None if self._facts.logprobs is None else _largest(
             pool.hyp_rows, self._facts.logprobs, len(pool.texts))[rows].tolist()
-        self._answers = self._found_answers(pool.texts[rows])
+        self._answers = self._extracted_answers(pool.texts[rows])
 
     def row(self) -> dict[str, Any]:
         ranking = self._ranking
@@ -158,7 +158,7 @@ class _SegmentView:
                                  for other in self._facts.others[:self._view.show]]
         return details | self._support(shown)
 
-    def _found_answers(self, features: Any) -> list[str | None] | None:
+    def _extracted_answers(self, features: Any) -> list[str | None] | None:
         """The answer of each distinct text, in a vote."""
         metric = self._pool.metric
         return metric.answers(features) if metric.is_vote else None
@@ -265,7 +265,7 @@ class _SegmentView:
         golds = self._view.human(self._record)
         if golds and self._pool.metric.is_vote and self._judges_texts:
             right = are_right(self._pool.metric, self._texts, golds)
-            texts[ANY] = self._texts[int(np.argmax(right))]  # the choice, if none is
+            texts[ANY] = self._texts[int(np.argmax(right))]  # the choice if none is right
         return texts | self._view.outputs(self._record)
 
     @lazy

@@ -373,10 +373,10 @@ class Server:
             compared, others = [one.sample for one in read if one.can_win], []
             best = compared[0].text if compared else None
         else:
-            compared = [chosen.samples[place] for place in chosen.compared]
+            compared = [chosen.samples[index] for index in chosen.compared]
             among = set(chosen.compared)
             others = [Sample(sample.text, finish_reason=sample.finish_reason)
-                      for place, sample in enumerate(chosen.samples) if place not in among]
+                      for index, sample in enumerate(chosen.samples) if index not in among]
             best = chosen.samples[chosen.order[0]].text
         if not compared:
             return

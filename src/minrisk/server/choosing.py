@@ -118,15 +118,15 @@ def _majority(candidates: Sequence[Candidate], prefer_finished: bool) -> list[in
     Texts are not compared with tool calls, nor calls of different tools with each other: the most
     frequent kind is kept. Truncated candidates are dropped if others remain.
     """
-    able = [place for place, one in enumerate(candidates) if one.can_win]
-    finished = [place for place in able if not (prefer_finished and candidates[place].is_truncated)]
-    places = finished or able
-    if places:
-        calls = _most_frequent([candidates[place].tools is not None for place in places])
-        places = [place for place in places if (candidates[place].tools is not None) == calls]
-        tools = _most_frequent([candidates[place].tools for place in places])
-        places = [place for place in places if candidates[place].tools == tools]
-    return places
+    able = [index for index, one in enumerate(candidates) if one.can_win]
+    finished = [index for index in able if not (prefer_finished and candidates[index].is_truncated)]
+    indices = finished or able
+    if indices:
+        calls = _most_frequent([candidates[index].tools is not None for index in indices])
+        indices = [index for index in indices if (candidates[index].tools is not None) == calls]
+        tools = _most_frequent([candidates[index].tools for index in indices])
+        indices = [index for index in indices if candidates[index].tools == tools]
+    return indices
 
 
 def _most_frequent(values: Sequence[Any]) -> Any:
@@ -190,7 +190,7 @@ class RankingMethod:
     weighting: Weighting = UNIFORM
     confidence: bool | None = None  # None: only where it needs no model
     measures: MeasureOptions = field(default_factory=MeasureOptions)
-    calibration: Calibration | None = None  # that of the strategy, if there is one
+    calibration: Calibration | None = None  # fitted for this strategy; None: not calibrated
 
     @lazy
     def measured(self) -> Strategy:
@@ -245,8 +245,8 @@ class Comparison:
                strategy: Strategy | None = None) -> Chosen:
         order = self._order(found.ranking, method, question)
         compared = set(order)
-        order += [place for place, one in enumerate(self.candidates)
-                  if one.can_win and place not in compared]
+        order += [index for index, one in enumerate(self.candidates)
+                  if one.can_win and index not in compared]
         ranking = found.ranking
         fields = {"distinct": len(self.segment.hypotheses),
                   "signature": method.signature(self.weighting),
@@ -263,25 +263,25 @@ class Comparison:
         without an answer come last.
         """
         texts = self.segment.hypotheses
-        rank = {texts[row]: place for place, row in enumerate(ranking.order.tolist())}
+        rank = {texts[row]: index for index, row in enumerate(ranking.order.tolist())}
         strategy = method.strategy
         find = (answer_of(strategy.metric) if question.is_list and strategy is not None
                 and not loads_model(strategy) else None)
         answers: dict[str, Hashable] = {} if find is None else {text: find(text) for text in texts}
         seen: Counter[Hashable] = Counter()
         copies = []
-        for place in sorted(self.compared, key=lambda own: rank[self._text(own)]):
-            answer = answers.get(self._text(place), self._text(place))
-            copies.append((len(self.compared) if answer is None else seen[answer], place))
+        for index in sorted(self.compared, key=lambda own: rank[self._text(own)]):
+            answer = answers.get(self._text(index), self._text(index))
+            copies.append((len(self.compared) if answer is None else seen[answer], index))
             seen[answer] += 1
-        return [place for _, place in sorted(copies, key=lambda pair: pair[0])]
+        return [index for _, index in sorted(copies, key=lambda pair: pair[0])]
 
-    def _text(self, place: int) -> str:
-        return self.candidates[place].sample.text
+    def _text(self, index: int) -> str:
+        return self.candidates[index].sample.text
 
 
 def _disagreement(ranking: Ranking) -> str:
-    if ranking.abstained:  # by a calibration
+    if ranking.abstained:  # because of max_error
         assert ranking.confidence is not None
         return (f"The answer is too uncertain: it is right with a probability of "
                 f"{ranking.confidence.calibrated:.0%}.")
@@ -329,10 +329,10 @@ def _comparison(candidates: list[Candidate], compared: list[int], method: Rankin
     Weights are uniform if log-probabilities are missing. In a vote, samples that are not compared
     count as votes for no answer.
     """
-    samples, among = [candidates[place].sample for place in compared], set(compared)
+    samples, among = [candidates[index].sample for index in compared], set(compared)
     others = [Sample("", logprob=one.sample.logprob, length=one.sample.length)
-              for place, one in enumerate(candidates)
-              if method.is_vote and place not in among]
+              for index, one in enumerate(candidates)
+              if method.is_vote and index not in among]
     weighting = method.weighting
     if weighting.by_logprobs:
         weighting = weighting.or_uniform(columns([*samples, *others]))

@@ -33,7 +33,7 @@ _REQUEST_HEADERS = ("authorization", "content-type", "x-request-id")
 _RESPONSE_HEADERS = ("x-request-id",)
 _SOFTWARE = "minrisk"  # without versions
 _TOO_LARGE = 413
-_PIECE = 1 << 16  # bytes of a response per write
+_CHUNK = 1 << 16  # bytes of a response per write
 _SHUTDOWN = 0.1  # seconds for handlers that are still running after the grace period
 _SLACK = 1.8  # seconds after the grace period until the process exits unconditionally
 _BACKLOG = 1024  # limit of connections waiting to be accepted
@@ -151,9 +151,9 @@ async def write(request: web.Request, response: web.StreamResponse,
     """Write a whole response in pieces, with a timeout for each: slow clients are not cut off."""
     pieces = []
     if isinstance(response, web.Response) and isinstance(response.body, bytes) and (
-            len(response.body) > _PIECE and request.method != "HEAD"):
+            len(response.body) > _CHUNK and request.method != "HEAD"):
         body = response.body
-        pieces = [body[start:start + _PIECE] for start in range(0, len(body), _PIECE)]
+        pieces = [body[start:start + _CHUNK] for start in range(0, len(body), _CHUNK)]
         response = web.StreamResponse(status=response.status, headers=response.headers)
         response.content_length = len(body)
     await in_time(request, response.prepare(request), seconds)

@@ -73,7 +73,7 @@ def completion(request: ClientRequest, parts: Sequence[CompletionResponse], chos
     if chosen is None:
         part, raws = parts[0], [choice.raw for choice in parts[0].choices]
     else:
-        part, raws = sources[chosen.order[0]][1], [sources[place][0] for place in chosen.order]
+        part, raws = sources[chosen.order[0]][1], [sources[index][0] for index in chosen.order]
     choices = raws[:request.n]
     summary: dict[str, Any] = {"samples": len(sources), "requested": request.samples}
     if request.passes_through:

@@ -98,7 +98,7 @@ class Settings:
     prefer_finished: bool = True  # ignore samples truncated at the token limit if others remain
     confidence: bool | None = None  # None: only where it needs no model
     measures: MeasureOptions = field(default_factory=MeasureOptions)  # uncertainty, abstention
-    calibration: Calibration | None = None  # of the choices by one of the strategies
+    calibration: Calibration | None = None  # only applies to the strategy it was fitted for
     abstain_as: AbstainAs = "refusal"
     abstain_text: str = ""  # the answer if abstain_as is "text"
     stop_error: float | None = 0.05  # error rate of early stopping; None: no early stopping

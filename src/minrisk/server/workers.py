@@ -27,7 +27,7 @@ from minrisk._core.process import ignore_interrupts, interrupts_held
 
 T = TypeVar("T")
 _HEADER = struct.Struct("!Q")  # before a message: its length
-_PIECE = 1 << 20  # bytes per read
+_CHUNK = 1 << 20  # bytes per read
 _LONG = 0.25  # seconds of CPU time after which a job is long: it yields to others
 _VERY_LONG = 1.0  # seconds of wall time after which a job that waits, as for a program, is long
 _ABANDON_GRACE = 0.25  # seconds for an abandoned job to finish
@@ -89,7 +89,7 @@ class _Worker:
     async def _read(self, size: int) -> bytearray:
         loop, content = asyncio.get_running_loop(), bytearray()
         while len(content) < size:
-            piece = await loop.sock_recv(self.connection, min(_PIECE, size - len(content)))
+            piece = await loop.sock_recv(self.connection, min(_CHUNK, size - len(content)))
             if not piece:
                 raise ConnectionResetError
             content += piece

@@ -119,16 +119,16 @@ def report_of(results: Results, options: CalibrateOptions, metric: AnyMetric | N
         if given is not None and len(given) != len(lines):
             raise InputError(f"{name} has {len(given)} values, and there are {len(lines)} results; "
                              "wanted one for each")
-    kept = [place for place, line in enumerate(lines) if line.fields.get("error") is None]
-    chosen = [lines[place] for place in kept]
+    kept = [index for index, line in enumerate(lines) if line.fields.get("error") is None]
+    chosen = [lines[index] for index in kept]
     if verdict is None and options.verdict is not None:
         verdict = [line.fields.get(options.verdict) for line in lines]
     if verdict is not None:
-        right = [_verdict(line, verdict[place]) for line, place in zip(chosen, kept, strict=True)]
+        right = [_verdict(line, verdict[index]) for line, index in zip(chosen, kept, strict=True)]
     else:
         golds = [line.fields.get(options.gold) for line in lines] if gold is None else gold
-        wanted = [_golds(line, golds[place], options.gold)
-                  for line, place in zip(chosen, kept, strict=True)]
+        wanted = [_golds(line, golds[index], options.gold)
+                  for line, index in zip(chosen, kept, strict=True)]
         right = _are_right(chosen, wanted, metric, options.threshold)
     columns = {name: np.array([_signal(line, name) for line in chosen], np.float64)
                for name in SIGNALS}
@@ -140,8 +140,8 @@ def _lines(results: Results) -> Iterator[_Line]:
     corpus = segments_of(results)
     for file in corpus.files:
         yield from _lines_of(file)
-    for place, given in enumerate(corpus.objects):
-        where = f"result {place}"
+    for index, given in enumerate(corpus.objects):
+        where = f"result {index}"
         if isinstance(given, DecodedSegment):
             yield _Line(where, _fields_of(given),
                         None if given.error is not None else given.ranking.signature)

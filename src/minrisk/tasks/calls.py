@@ -41,7 +41,7 @@ class Call:
     def __init__(self, output: FilePath | None, options: Mapping[str, Any]) -> None:
         if not isinstance(output, str | os.PathLike | None):
             raise InputError(f"output must be the name of a file or folder; got {brief(output)}")
-        self._left = {**options}
+        self._unclaimed = {**options}
         self._known: set[str] = set()
         self.config = self.take(RunOptions, output=None if output is None else os.fspath(output))
         self._progress: ShowProgress = self.option("progress", False)
@@ -50,11 +50,11 @@ class Call:
         """A dataclass filled from the options; `given` sets further fields."""
         names = [name for name in option_names(owner) if name not in given]
         paths_as_text = {name: os.fspath(value) if isinstance(value, os.PathLike) else value
-                         for name, value in self._taken(names).items()}
+                         for name, value in self._claimed(names).items()}
         return owner(**given, **paths_as_text)
 
     def option(self, name: str, default: Any = None) -> Any:
-        return self._taken([name]).get(name, default)
+        return self._claimed([name]).get(name, default)
 
     def seed(self) -> int | None:
         found: int | None = checked("seed", self.option("seed"), int | None, Bounds(ge=0))
@@ -62,8 +62,8 @@ class Call:
 
     def sampler(self, sampler: SamplerLike | None) -> Sampler:
         """The sampler: made by name with its options, or an object that has them already."""
-        default = default_sampler(self._left.get("endpoint"))
-        own = self._taken(_field_names(SAMPLERS, sampler, default))
+        default = default_sampler(self._unclaimed.get("endpoint"))
+        own = self._claimed(_field_names(SAMPLERS, sampler, default))
         if sampler is None or isinstance(sampler, str):
             return make_sampler(sampler or default, **own)
         found = as_sampler(sampler)
@@ -80,8 +80,8 @@ class Call:
         is accepted if it is given by name, as on the command line, or if the call uses the seed.
         """
         fields = _field_names(STRATEGIES, strategy, STRATEGY)
-        own = self._taken(fields)
-        check_owners((), metric, self._left)
+        own = self._claimed(fields)
+        check_owners((), metric, self._unclaimed)
         self.check()
         is_ignored = is_seed_used or strategy is None or isinstance(strategy, str)
         if seed is not None and ("seed" in fields or not is_ignored):
@@ -90,7 +90,7 @@ class Call:
 
     def check(self) -> None:
         """Raise InputError for options that nobody has taken."""
-        for name in self._left:
+        for name in self._unclaimed:
             raise unknown("option", name, self._known)
 
     def run(self, job: Job) -> Generator[Any] | RunSummary:
@@ -123,10 +123,10 @@ class Call:
                           counts.pop("failed", 0), show.seconds, counts, list(job.signatures),
                           unfinished)
 
-    def _taken(self, names: Iterable[str]) -> dict[str, Any]:
+    def _claimed(self, names: Iterable[str]) -> dict[str, Any]:
         known = list(names)
         self._known.update(known)
-        return {name: self._left.pop(name) for name in known if name in self._left}
+        return {name: self._unclaimed.pop(name) for name in known if name in self._unclaimed}
 
 
 def _field_names(registry: Registry, value: Any, default: str) -> list[str]:

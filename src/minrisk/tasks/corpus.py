@@ -51,7 +51,7 @@ class LimitedReader:
 
 
 def first(items: Iterable[T], limit: int | None) -> Iterator[T]:
-    """The first items, or all of them; unlike `islice`, it takes a limit of any size."""
+    """The first items, or all; unlike `islice`, it accepts limits of any size."""
     return islice(items, None if limit is None else min(limit, sys.maxsize))
 
 

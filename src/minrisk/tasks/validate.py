@@ -52,8 +52,8 @@ class StudyScope(Options):
     limit: int | None = flag(None, section="Input", metavar="N", ge=1,
                              help=LIMIT_HELP)
     gold: str = flag(GOLD, section="Input", metavar="FIELD",
-                     help="Field with the gold answer: of votes, adds how often one sample is "
-                     "right, the choice, and any of k samples.")
+                     help="Field with the gold answer. For votes, it adds how often one sample, "
+                     "the choice, and any of k samples is right.")
 
 
 class Validating:
