@@ -168,10 +168,11 @@ class ServerMetrics:
         self.record_failures = Counter("minrisk_record_failures_total",
                                        "Answers that could not be recorded.")
         self.confidence = Histogram("minrisk_confidence", "Confidence in choices.", _SHARES)
-        self._gauges = [Gauge("minrisk_in_flight", "Requests that are being answered.", in_flight),
-                        Gauge("minrisk_queued", "Requests that wait for their first sample.",
-                              queued),
-                        Gauge("minrisk_drawing", "Samples that are being drawn.", drawing)]
+        self._gauges = {
+            gauge.name: gauge for gauge in (
+                Gauge("minrisk_in_flight", "Requests that are being answered.", in_flight),
+                Gauge("minrisk_queued", "Requests that wait for their first sample.", queued),
+                Gauge("minrisk_drawing", "Samples that are being drawn.", drawing))}
 
     def count_judge_usage(self, usage: Mapping[str, int]) -> None:
         """Add requests and tokens of judges; called from one thread only."""
@@ -205,11 +206,10 @@ class ServerMetrics:
             self.confidence.add(summary["confidence"])
 
     def text(self) -> str:
-        parts: list[Counter | Gauge | Histogram] = [
-            self.requests, self.samples, self.tokens, self._judge_requests, self._judge_tokens,
-            *self.seconds.values(), self.confidence, self.abstentions,
-            self.passed_through, self.record_failures, *self._gauges]
-        return "".join(f"{line}\n" for part in parts for line in part.lines())
+        """All attributes, in the order in which they are declared."""
+        groups = (part if isinstance(part, dict) else {"": part} for part in vars(self).values())
+        return "".join(f"{line}\n" for group in groups for part in group.values()
+                       for line in part.lines())
 
 
 def token_kind(name: str) -> str:
