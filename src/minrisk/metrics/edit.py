@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -21,8 +21,6 @@ from minrisk._core.options import option
 from minrisk._core.process import threads
 from minrisk.metrics._base import Objects, objects
 from minrisk.metrics.ngram.tokenizers import LOWERCASE_HELP, PUNCTUATION_HELP, normalized
-
-Measure = Literal["Levenshtein.distance", "Levenshtein.normalized_similarity", "LCSseq.similarity"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,20 +64,31 @@ class TokenSequences:
         return objects([number[token] for token in tokens] for tokens in self.tokens)
 
 
-def all_pairs(hyps: TokenSequences, refs: TokenSequences, measure: Measure, metric: str,
-              extra: str) -> Floats:
-    """(H, R) the measure of every pair of texts; `metric` and `extra` are for messages."""
+def all_pairs(hyps: TokenSequences, refs: TokenSequences, measure: str, metric: str, extra: str,
+              **options: Any) -> Floats:
+    """(H, R) the measure of every pair of texts, with its options; the others are for messages.
+
+    The measure is a function of `rapidfuzz.distance`, such as `Levenshtein.distance`.
+    """
     with needs_extra(f"the {metric!r} metric", extra):
         distance, process = (import_module(f"rapidfuzz.{name}") for name in ("distance", "process"))
     algorithm, _, function = measure.partition(".")
     result: Floats = process.cdist(hyps.tokens, refs.numbered_as(hyps), dtype=np.float64,
                                    scorer=getattr(getattr(distance, algorithm), function),
-                                   workers=threads())
+                                   scorer_kwargs=options, workers=threads())
     return result
 
 
+class SequenceMetric(Metric[TokenSequences]):
+    """The base class of metrics that compare texts as sequences, by RapidFuzz."""
+
+    def prepare(self) -> None:
+        one = self.features(["a"])
+        self.scores(one, one)
+
+
 @dataclass(frozen=True)
-class Edit(Metric[TokenSequences]):
+class Edit(SequenceMetric):
     """1 minus the edit distance as a share of the longer text; needs minrisk[edit]
 
     The normalised Levenshtein similarity of RapidFuzz, 0 to 1.
@@ -101,10 +110,6 @@ class Edit(Metric[TokenSequences]):
     unit: Literal["character", "word"] = option("character", help="unit of an edit")
     lowercase: bool = option(False, help="ignore case")
 
-    def prepare(self) -> None:
-        one = self.features(["a"])
-        self.scores(one, one)
-
     def features(self, texts: Sequence[str]) -> TokenSequences:
         prepared = (text.lower() if self.lowercase else text for text in texts)
         if self.unit == "word":
@@ -116,7 +121,7 @@ class Edit(Metric[TokenSequences]):
         return all_pairs(hyps, refs, "Levenshtein.normalized_similarity", self.name, "edit")
 
 
-class ErrorRate(Metric[TokenSequences]):
+class ErrorRate(SequenceMetric):
     """Minus the number of edits as a percentage of the number of tokens of the reference."""
 
     is_error: ClassVar[bool] = True
@@ -124,10 +129,6 @@ class ErrorRate(Metric[TokenSequences]):
 
     lowercase: bool
     no_punct: bool
-
-    def prepare(self) -> None:
-        one = self.features(["a"])
-        self.scores(one, one)
 
     def features(self, texts: Sequence[str]) -> TokenSequences:
         return self._tokenized([

@@ -15,9 +15,9 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import needs_extra
 from minrisk._core.groups import Groups, WeightedRows
-from minrisk._core.metric import Metric, PartialStatistics
+from minrisk._core.metric import PartialStatistics
 from minrisk._core.options import option
-from minrisk.metrics.edit import TokenSequences, all_pairs
+from minrisk.metrics.edit import SequenceMetric, TokenSequences, all_pairs
 from minrisk.metrics.ngram import (
     NgramMetric,
     finalize,
@@ -91,7 +91,7 @@ class Rouge(NgramMetric):
 
 
 @dataclass(frozen=True)
-class RougeL(Metric[TokenSequences]):
+class RougeL(SequenceMetric):
     """ROUGE-L, the F1 of the longest common subsequence, 0 to 1; needs minrisk[rouge]
 
     The sentence-level ROUGE-L of `rouge-score` (Lin 2004), on lower-case words of ASCII letters and
@@ -111,10 +111,6 @@ class RougeL(Metric[TokenSequences]):
     cost: ClassVar[str] = "n · m longest common subsequences"
 
     stemmer: bool = option(False, help="compare Porter stems, not words")
-
-    def prepare(self) -> None:
-        one = self.features(["a"])
-        self.scores(one, one)
 
     def features(self, texts: Sequence[str]) -> TokenSequences:
         return TokenSequences.of_words(map(_word_splitter(self.stemmer), texts))
