@@ -56,7 +56,7 @@ class ShardState:
 
     shard: Shard
     status: Status = Status.UNFINISHED
-    counts: dict[str, int] = field(default_factory=dict)  # of its file, with its size; if finished
+    counts: dict[str, int] = field(default_factory=dict)  # and size of its file, once finished
     partial: PartialShard | None = None  # its results until it is whole
     records: int | None = None  # number of records; known once it has been read
     broken: Failure | None = None  # the error that ended reading

@@ -68,7 +68,7 @@ class Job:
     parser: Reader | None = None  # parses records in workers; default: the reader
     also_read: Sequence[InputFile] = ()  # further files whose content can change a result
     stream: Writable | None = None  # replaces standard output
-    is_streaming: bool = False  # a server does the work; results are written as they arrive
+    is_streaming: bool = False  # a server does the work: a folder needs no worker processes
 
 
 @contextmanager

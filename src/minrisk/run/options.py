@@ -117,7 +117,7 @@ class RunOptions(WorkerOptions):
                           not self.shows_warnings, self.segment_timeout)
 
     def wants_workers(self, is_streaming: bool) -> bool:
-        """Whether to start workers by default; `is_streaming`: a server does the work."""
+        """Whether to start workers by default; not needed if a server does the work."""
         return False
 
     def write(self, writer: Writer) -> Map:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 END = b"data: [DONE]\n\n"  # the last event of a stream
 NO_RETRY = {"x-should-retry": "false"}  # minrisk has retried already
-ABSTAINED = "abstained"  # error code of an intended refusal: the samples disagree
+ABSTAINED = "abstained"  # error code of an abstention, which is not a failure
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 _IDS = {"chat": "chatcmpl", "completions": "cmpl"}
 _OBJECTS = {"chat": "chat.completion", "completions": "text_completion"}

@@ -33,7 +33,7 @@ _VERY_LONG = 1.0  # seconds of wall time after which a job that waits, as for a 
 _ABANDON_GRACE = 0.25  # seconds for an abandoned job to finish
 _EXIT = 0.5  # seconds for a worker to end the programs that it started
 _LARGE = 1 << 18  # bytes from which a job goes to the pool for large jobs
-_LONG_JOBS = 4  # limit of concurrent long jobs per worker of the pool's size
+_LONG_JOBS = 4  # limit of concurrent long jobs, as a multiple of the pool's size
 _NICE = 19  # niceness of a worker with a long or large job
 _METHODS = get_all_start_methods()
 # not "fork": a child would inherit locks that other threads hold, and nothing would release them
@@ -281,7 +281,7 @@ class _Pool:
         await asyncio.wait({job})
 
     def _give_back(self, worker: _Worker) -> None:
-        if worker.is_long or self._is_closed:  # a lowered priority cannot be raised again
+        if worker.is_long or self._is_closed:  # its priority stays low
             self._in_background(self._end(worker))
         else:
             self._idle.append(worker)
