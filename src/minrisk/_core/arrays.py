@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,16 @@ class Distinct:
         # in reverse, so that the first position of each remains
         first[self.inverse[::-1]] = np.arange(self.inverse.size)[::-1]
         return first
+
+
+def numbered(values: Iterable[Hashable], known: dict[Any, int]) -> Ints:
+    """(N,) the number of each value in `known`, to which new ones are added with the next number.
+
+    >>> known = {"a": 0}
+    >>> numbered(["b", "a", "b", "c"], known).tolist(), known
+    ([1, 0, 1, 2], {'a': 0, 'b': 1, 'c': 2})
+    """
+    return np.array([known.setdefault(value, len(known)) for value in values], np.intp)
 
 
 def first_places(labels: Ints) -> Ints:

@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 
 from minrisk._core.adapters import as_metric
-from minrisk._core.arrays import Ints
+from minrisk._core.arrays import Ints, numbered
 from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric, F, Metric, reads_segment
 from minrisk._core.pool import Pool, Tally
@@ -120,10 +120,10 @@ def _extract_together(metric: Metric[F], segments: Sequence[Segment]) -> Iterato
     for segment in segments:
         own: dict[str, int] = {}  # rows within the segment, so that results do not depend on others
         compared = _compared(metric, segment)
-        hyps = _rows(own, compared.hypotheses)
+        hyps = numbered(compared.hypotheses, own)
         refs = _reference_rows(own, compared, hyps)
-        source = _rows(rows, _source(metric, segment))
-        bound.append((segment, hyps, refs, _rows(rows, own), source))
+        source = numbered(_source(metric, segment), rows)
+        bound.append((segment, hyps, refs, numbered(own, rows), source))
     features = (metric.segment_features(segments[0], list(rows)) if reads_segment(metric)
                 else metric.features(list(rows)))
     _check_features(metric.name, features, len(rows))
@@ -144,17 +144,12 @@ def _check_features(name: str, features: Any, count: int) -> None:
                          "texts; wanted a row for each")
 
 
-def _rows(known: dict[str, int], texts: Iterable[str]) -> Ints:
-    """The row of each text; new texts get the next rows."""
-    return np.array([known.setdefault(t, len(known)) for t in texts], dtype=np.intp)
-
-
 def _reference_rows(known: dict[str, int], segment: Segment, hyps: Ints) -> Ints:
     if segment.references is segment.hypotheses:
         return hyps
     if segment.self_columns is not None and segment.rows is None:
         return np.repeat(hyps, segment.counts)  # the references are the hypotheses
-    return _rows(known, segment.references)
+    return numbered(segment.references, known)
 
 
 def _compared(metric: AnyMetric, segment: Segment) -> Segment:

@@ -77,9 +77,12 @@ def make_strategy(strategy: StrategyName | str, metric: MetricLike = METRIC,
     >>> make_strategy("n-by-s", "bleu", subset=16).subset
     16
     """
-    check_owners(option_names(STRATEGIES.recipe(strategy).cls), metric, options)
-    made: Strategy = STRATEGIES.make(strategy, metric=as_metric(metric), **options)
-    return made
+    return _made(STRATEGIES.recipe(strategy), metric, options)
+
+
+def _made(recipe: Recipe, metric: MetricLike, options: Mapping[str, Any]) -> Strategy:
+    check_owners(option_names(recipe.cls), metric, options)
+    return as_strategy(recipe.make({**options, "metric": as_metric(metric)}))
 
 
 def make_sampler(name: SamplerName | str, /, **options: Any) -> Sampler:
@@ -230,9 +233,8 @@ def resolve_strategy(strategy: StrategyLike | None, metric: MetricLike | None,
     if strategy is None or isinstance(strategy, str):
         return make_strategy(strategy or default, METRIC if metric is None else metric, **options)
     if isinstance(strategy, type) and issubclass(strategy, Options):
-        check_owners(option_names(strategy), metric, options)
-        given = options | {"metric": as_metric(METRIC if metric is None else metric)}
-        return as_strategy(Recipe("strategy", strategy.__name__, strategy).make(given))
+        recipe = Recipe("strategy", strategy.__name__, strategy)
+        return _made(recipe, METRIC if metric is None else metric, options)
     found = as_strategy(strategy)
     if metric is not None or options:
         named = ", ".join([*(["metric"] if metric is not None else []), *options])

@@ -16,7 +16,7 @@ from typing import Any, Generic
 
 import numpy as np
 
-from minrisk._core.arrays import Distinct, Floats, Ints, Points, finite_rows, sums
+from minrisk._core.arrays import Distinct, Floats, Ints, Points, finite_rows, numbered, sums
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups, mass_of
 from minrisk._core.lazy import lazy
@@ -132,9 +132,7 @@ class Pool(Generic[F]):
         answers = self.metric.answers(self._hyp_texts)
         if answers is None:
             return self.hyp_rows
-        numbers: dict[str | None, int] = {None: -1}
-        labels = [numbers.setdefault(answer, len(numbers)) for answer in answers]
-        return np.array(labels, np.intp)[self._hyps.inverse]
+        return numbered(answers, {None: -1})[self._hyps.inverse]
 
     def details(self, ranking: Ranking) -> dict[str, Any]:
         """Further fields of the output: those of the metric and, if it is or contains a vote, the

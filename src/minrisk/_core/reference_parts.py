@@ -16,7 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from minrisk._core.arrays import Floats, sums
+from minrisk._core.arrays import Floats, numbered, sums
 from minrisk._core.batch import bind
 from minrisk._core.errors import InputError
 from minrisk._core.lazy import lazy
@@ -88,12 +88,11 @@ class PartsDecoder:
         return Ranking.of(utility, total.pairs + pool.tally.pairs)
 
     def _block_statistics(self, block: References) -> PartStatistics:
-        texts = list(dict.fromkeys(block.texts))
-        row_of = {text: row for row, text in enumerate(texts)}
-        rows = np.array([row_of[text] for text in block.texts], np.intp)
+        texts: dict[str, int] = {}
+        rows = numbered(block.texts, texts)
         mass, pool, metric = block.mass(), self._fresh_pool(), self.strategy.metric
         statistics = self.strategy.partial_statistics(
-            pool, metric.as_given(metric.features(texts)), sums(rows, mass, len(texts)))
+            pool, metric.as_given(metric.features(list(texts))), sums(rows, mass, len(texts)))
         return PartStatistics(statistics, float(mass.sum()), rows.size, pool.tally.pairs,
                               block.name, block.weights is not None)
 

@@ -114,30 +114,29 @@ class Segment:
 
     def keep(self, rows: Ints) -> Segment:
         """The same problem with only these hypotheses."""
-        kept = object.__new__(Segment)
-        fields = vars(self) | {
-            "hypotheses": tuple(map(self.hypotheses.__getitem__, rows.tolist())),
-            "counts": self.counts[rows],
-            "self_columns": None if self.self_columns is None else self.self_columns[rows],
-            "rows": rows if self.rows is None else self.rows[rows],
-            "logprobs": None if self.logprobs is None else self.logprobs[rows],
-            "lengths": None if self.lengths is None else self.lengths[rows],
-            "outcomes": None if self.outcomes is None else self.outcomes.keep(rows),
-        }
-        vars(kept).update(fields)
-        return kept
+        return self._with(
+            hypotheses=tuple(map(self.hypotheses.__getitem__, rows.tolist())),
+            counts=self.counts[rows],
+            self_columns=None if self.self_columns is None else self.self_columns[rows],
+            rows=rows if self.rows is None else self.rows[rows],
+            logprobs=None if self.logprobs is None else self.logprobs[rows],
+            lengths=None if self.lengths is None else self.lengths[rows],
+            outcomes=None if self.outcomes is None else self.outcomes.keep(rows),
+        )
 
     def at(self, position: int) -> Segment:
         """The same problem at another position in the input."""
-        segment = object.__new__(Segment)
-        outcomes = None if self.outcomes is None else self.outcomes.at(position)
-        vars(segment).update(vars(self), position=position, outcomes=outcomes)
-        return segment
+        return self._with(
+            position=position,
+            outcomes=None if self.outcomes is None else self.outcomes.at(position))
 
     def among(self, rows: Ints) -> Segment:
         """The same problem, with `rows` as positions of the hypotheses in the original list."""
+        return self._with(rows=rows)
+
+    def _with(self, **changes: Any) -> Segment:
         segment = object.__new__(Segment)
-        vars(segment).update(vars(self), rows=rows)
+        vars(segment).update(vars(self) | changes)
         return segment
 
     def describe(self, row: int) -> str:

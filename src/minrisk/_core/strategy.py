@@ -43,14 +43,6 @@ class Strategy(Protocol):
 
 
 @runtime_checkable
-class LeavesSelfOut(Protocol):
-    """A strategy that can skip the pair of a hypothesis with itself."""
-
-    @property
-    def leave_self_out(self) -> bool: ...
-
-
-@runtime_checkable
 class ScoreSource(Protocol):
     """A strategy whose utilities are means of scores that it provides, as confidence requires."""
 
@@ -81,7 +73,8 @@ class Budget:
 
 
 def leaves_self_out(strategy: Strategy) -> bool:
-    return isinstance(strategy, LeavesSelfOut) and strategy.leave_self_out
+    """Whether it skips the pair of a hypothesis with itself."""
+    return bool(getattr(strategy, "leave_self_out", False))
 
 
 def as_strategy(value: Any, field: str = "strategy") -> Strategy:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from minrisk._core.arrays import Floats, Ints, sums
+from minrisk._core.arrays import Floats, Ints, numbered, sums
 from minrisk._core.errors import InputError, brief
 
 MAX_SAMPLES = 1 << 20  # per segment, because a count of k becomes k references
@@ -88,8 +88,7 @@ def _distinct_texts(texts: Sequence[str] | None, logprobs: Floats) -> tuple[Ints
     if texts is None:
         return np.arange(logprobs.size), np.arange(logprobs.size)
     known: dict[str, int] = {}
-    inverse = np.array([known.setdefault(text, len(known))
-                        for text in checked_texts(texts, "references")], dtype=np.intp)
+    inverse = numbered(checked_texts(texts, "references"), known)
     by_text = np.lexsort((-logprobs, inverse))
     return inverse, by_text[np.searchsorted(inverse[by_text], np.arange(len(known)))]
 

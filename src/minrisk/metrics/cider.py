@@ -11,12 +11,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import log
 from typing import ClassVar
 
 import numpy as np
 
-from minrisk._core.arrays import Floats, Ints, sums
+from minrisk._core.arrays import Floats, Ints, numbered, sums
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.groups import Groups, WeightedRows, check_rows
 from minrisk._core.lazy import lazy
@@ -52,8 +53,7 @@ class NgramVectors:
 
     def renumbered(self, ngrams: dict[str, int]) -> NgramVectors:
         """The same vectors in another vocabulary, to which new n-grams are added."""
-        number = np.array([ngrams.setdefault(ngram, len(ngrams)) for ngram in self.ngrams], np.intp)
-        return replace(self, ngrams=ngrams, ngram=number[self.ngram])
+        return replace(self, ngrams=ngrams, ngram=numbered(self.ngrams, ngrams)[self.ngram])
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Cider(Metric[WeightedRows]):
     def _vectors(self, texts: Sequence[list[str]]) -> NgramVectors:
         counts = [Counter(_ngrams(words, self.n)) for words in texts]
         ngrams: dict[str, int] = {}
-        ngram = np.array([ngrams.setdefault(g, len(ngrams)) for c in counts for g in c], np.intp)
+        ngram = numbered(chain.from_iterable(counts), ngrams)
         count = np.array([value for c in counts for value in c.values()], np.float64)
         text = np.repeat(np.arange(len(texts)), [len(c) for c in counts])
         order = np.array([g.count(" ") for g in ngrams], np.intp)

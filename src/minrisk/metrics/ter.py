@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from minrisk._core.arrays import Floats, Ints
+from minrisk._core.arrays import Floats, Ints, numbered
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Metric
 from minrisk._core.options import option
@@ -139,8 +139,8 @@ def _edits(hyps: Sequence[list[str]], refs: Sequence[list[str]]) -> Floats:
 def _word_numbers(texts: Sequence[list[str]], numbers: dict[str, int]) -> tuple[Ints, Ints]:
     """The concatenated word ids of all texts, and the offset of each text."""
     sizes = [len(words) for words in texts]
-    found = [numbers.setdefault(word, len(numbers)) for word in chain.from_iterable(texts)]
-    return np.array(found, dtype=np.int64), np.cumsum([0, *sizes], dtype=np.int64)
+    found = numbered(chain.from_iterable(texts), numbers).astype(np.int64)
+    return found, np.cumsum([0, *sizes], dtype=np.int64)
 
 
 def _score(edits: Floats, lengths: Floats) -> Floats:

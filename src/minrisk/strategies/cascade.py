@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minrisk._core.adapters import as_metric, metric_option
-from minrisk._core.arrays import Ints
+from minrisk._core.arrays import Ints, numbered
 from minrisk._core.batch import as_batch
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import Ability, AnyMetric
@@ -100,10 +100,8 @@ def best_rows(ranking: Ranking, segment: Segment, keep: int | None) -> Ints:
     if keep is not None and not 1 <= keep <= count:
         raise InputError(Wording("keep={keep} of {count} hypotheses; choose from 1 to {count}",
                                  keep=keep, count=count))
-    place: dict[str, int] = {}  # text -> rank among the distinct texts
-    places = [place.setdefault(segment.hypotheses[row], len(place))
-              for row in ranking.order.tolist()]
-    kept = np.array(places) < (KEEP if keep is None else keep)
+    ranks = numbered((segment.hypotheses[row] for row in ranking.order.tolist()), {})
+    kept = ranks < (KEEP if keep is None else keep)  # ranks among the distinct texts
     return np.sort(ranking.order[kept])  # sample order, which breaks ties of the next stage
 
 

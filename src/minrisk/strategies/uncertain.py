@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from minrisk._core.arrays import Floats, Ints, first_places, sums
+from minrisk._core.arrays import Floats, Ints, first_places, numbered, sums
 from minrisk._core.batch import bind
 from minrisk._core.options import option
 from minrisk._core.pool import Pool
@@ -188,9 +188,8 @@ def _candidates(centre: Ints, order: Ints, is_cheap: bool) -> Iterator[Ints]:
 def _numbered(classes: Ints, order: Ints) -> Ints:
     """(D,) cluster numbers in order of first appearance; -1 for no cluster."""
     known = order[classes[order] >= 0]
-    numbers: dict[int, int] = {}
     labels = np.full(order.size, -1)
-    labels[known] = [numbers.setdefault(label, len(numbers)) for label in classes[known].tolist()]
+    labels[known] = numbered(classes[known].tolist(), {})
     return labels
 
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from minrisk._core.arrays import Floats, Ints, sums
+from minrisk._core.arrays import Floats, Ints, numbered, sums
 from minrisk._core.errors import warn
 from minrisk._core.groups import Groups, WeightedRows, check_rows
 from minrisk._core.lazy import lazy
@@ -125,8 +125,7 @@ class ExactMatch(Metric[WeightedRows]):
     def _answer_numbers(self, hyps: WeightedRows, refs: WeightedRows) -> tuple[Ints, Ints, int]:
         """Integer labels of the answers on both sides (0: no answer), and the number of labels."""
         numbers: dict[str | None, int] = {None: 0}
-        ours, theirs = (np.array([numbers.setdefault(answer, len(numbers)) for answer in answers],
-                                 np.intp) for answers in map(self.answers, (hyps, refs)))
+        ours, theirs = (numbered(self.answers(side), numbers) for side in (hyps, refs))
         return ours, theirs, len(numbers)
 
     def answer(self, text: str) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from minrisk._core.adapters import inner
-from minrisk._core.arrays import Floats, Ints
+from minrisk._core.arrays import Floats, Ints, numbered
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import option
 from minrisk._core.registry import inside
@@ -91,8 +91,7 @@ class Documents(WrapperMetric):
     def features(self, texts: Sequence[str]) -> DocumentFeatures:
         split = [sentences(text, self.split == "line") for text in texts]
         numbers: dict[str, int] = {}
-        rows = objects(np.array([numbers.setdefault(s, len(numbers)) for s in own], np.intp)
-                       for own in split)
+        rows = objects(numbered(own, numbers) for own in split)
         lengths = objects([max(len(s), 1) for s in own] for own in split)
         return DocumentFeatures(objects(texts), self.metric.features(list(numbers)), rows, lengths)
 
