@@ -44,7 +44,7 @@ _WITHOUT_EFFECT = frozenset({  # keys that cannot change the choice
     "metric.nthreads", "metric.fastchrf", "metric.force", "metric.use-fast-tokenizer",
     "decoder.count-weight", "decoder.kmeans.kmeanspp",
 })
-_VALUES: dict[str, Callable[[Any], Values]] = {  # untranslatable values keep their key
+_VALUES: dict[str, Callable[[Any], Values]] = {  # others keep their key, to be refused
     "common.format": lambda value: {"format": "text" if value == "plain" else value},
     "common.decoder": lambda value: {"strategy": STRATEGIES.elsewhere.get(value, value)},
     "common.metric": lambda value: {"metric": METRICS.elsewhere.get(value, value)},

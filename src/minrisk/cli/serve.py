@@ -230,7 +230,8 @@ def _settings(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceO
     keys = _keys(options.api_key_file)
     is_private = is_loopback(options.host) and not keys
     calibration = choice.read_calibration()
-    choice.wrap(preset.strategy, confidence=False, calibration=calibration)  # or its error
+    # raises if the calibration does not fit the strategy
+    choice.wrap(preset.strategy, confidence=False, calibration=calibration)
     return Settings(
         preset, dict(_alias(text, preset, method) for text in sampling.alias),
         _methods(choice, method, preset.strategy), Weighting(choice.weights),

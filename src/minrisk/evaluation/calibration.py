@@ -64,7 +64,7 @@ class Guarantee:
     """The threshold for a target error rate, with its cross-fitted coverage and error."""
 
     max_error: float
-    threshold: float | None  # None: no threshold is shown to reach the target
+    threshold: float | None  # None: the choices support no threshold for the target
     answered: float  # coverage: share above the threshold, which is fitted on the other half
     error: float | None  # error rate of the answered choices; None if there are none
 

@@ -205,7 +205,7 @@ class _SegmentView:
         labels = self._clusters.labels.tolist()
         firsts = [labels.index(n) for n, *_ in self._masses()[:_MARKED_CLUSTERS]]
         ranks = [len(self._texts) - 1, self._most_probable(), *firsts]
-        return [i for i in dict.fromkeys(ranks) if i]  # without None and the choice
+        return [i for i in dict.fromkeys(ranks) if i]  # drops None and 0, the choice
 
     def _compared(self, shown: list[int]) -> list[int]:
         """Places among the shown of those to compare pairwise: the choice, the marked, the best.

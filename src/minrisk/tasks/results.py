@@ -174,7 +174,7 @@ class RunSummary:
     """
 
     output: str
-    segments: int  # segments in the output, including those of a resumed run
+    segments: int  # segments in the output, including those of the run that was resumed
     failed: int  # of these, segments without a result
     seconds: float  # duration of this run
     counts: Mapping[str, int] = field(default_factory=dict)  # pairs, samples, tokens, ...
