@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from threading import Event
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -194,14 +196,19 @@ def serve(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceOptio
     /health, /ready, /metrics.
     """
     with needs_extra("serve", "serve"):
+        from minrisk.server.executor import exit_beside_models
         from minrisk.server.http import ListenConfig
         from minrisk.server.sampling import SampleLimit
     limit = SampleLimit(limits.concurrency, limits.queue)
     settings = _settings(sampling, method, choice, options, limits)
     _warn_without_keys(options.host, settings.keys)
     backend = _backend(sampling, limits)
+    has_ended = Event()
+    # registered first, so that it runs last
+    atexit.register(lambda: exit_beside_models() if has_ended.is_set() else None)
     asyncio.run(_serve(backend, settings, limit, options.record,
                        ListenConfig(options.host, options.port, limits.grace)))
+    has_ended.set()
     return 0
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
+import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
@@ -136,6 +140,22 @@ class RankingExecutor:
         return usage
 
 
+class _BatchThread(Thread):
+    """A thread in which a model may compute."""
+
+
+def exit_beside_models() -> None:
+    """Exit the process at once if a model still computes in a thread.
+
+    The interpreter must not be finalised beside it: native code of torch would crash.
+    """
+    if any(isinstance(thread, _BatchThread) for thread in threading.enumerate()):
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            with suppress(OSError):
+                stream.flush()
+        os._exit(0)
+
+
 class BatchThread(Generic[Item, Result]):
     """Runs jobs in one thread; waiting jobs of the same kind are batched.
 
@@ -161,7 +181,7 @@ class BatchThread(Generic[Item, Result]):
     def submit(self, item: Item) -> Future[Result]:
         """A future with the result of a job; jobs cancelled while queued are skipped."""
         if self._thread is None:
-            self._thread = Thread(target=self._work, name=self._name, daemon=True)
+            self._thread = _BatchThread(target=self._work, name=self._name, daemon=True)
             self._thread.start()
         result: Future[Result] = Future()
         self._jobs.put((item, result))
