@@ -16,8 +16,7 @@ from minrisk.evaluation.validation import Validation
 from minrisk.io.segments import ReferenceFile
 from minrisk.io.text import TextFiles
 from minrisk.metrics.cider import Cider
-from minrisk.metrics.comet import Comet, CometQE
-from minrisk.metrics.comet.unified import CometKiwi, XComet
+from minrisk.metrics.comet import Comet, CometKiwi, CometQE, XComet
 from minrisk.metrics.edit import Cer, Edit, Wer
 from minrisk.metrics.embedding import Embedding
 from minrisk.metrics.given import LogProb

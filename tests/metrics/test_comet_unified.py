@@ -15,7 +15,7 @@ import minrisk
 from comet_models import CHECKPOINTS, GOLDEN, enter_hub
 from commands import run, write
 from minrisk._core.metric import Ability
-from minrisk.metrics.comet.unified import CometKiwi, XComet
+from minrisk.metrics.comet import CometKiwi, XComet
 from minrisk.metrics.comet.unified_scorer import spans_score
 from tolerance import assert_close
 

@@ -19,8 +19,7 @@ import minrisk
 from comet_models import CHECKPOINTS, enter_hub
 from minrisk._torch import device, int8
 from minrisk._torch.int8 import Int8Linear, int8_not_supported_reasons
-from minrisk.metrics.comet import Comet, CometQE
-from minrisk.metrics.comet.unified import CometKiwi, XComet
+from minrisk.metrics.comet import Comet, CometKiwi, CometQE, XComet
 from tolerance import assert_close
 
 TEXTS = ["The old bridge.", "A new bridge?", "My glasses.", "Where?"]

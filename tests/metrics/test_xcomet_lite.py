@@ -14,7 +14,7 @@ pytest.importorskip("sentencepiece", reason="needs the extra minrisk[neural]")
 
 import minrisk
 from commands import run
-from minrisk.metrics.comet.unified import CometKiwi, XComet
+from minrisk.metrics.comet import CometKiwi, XComet
 from tolerance import assert_close
 
 DATA = Path(__file__).parent / "xcomet_lite"

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
+Objects = npt.NDArray[np.object_]  # Python objects: strings, lists of words, ...
 Points = Any  # (N, D) a NumPy array, or a torch tensor on any device
 
 
@@ -47,6 +48,11 @@ class Distinct:
         # in reverse, so that the first position of each remains
         first[self.inverse[::-1]] = np.arange(self.inverse.size)[::-1]
         return first
+
+
+def objects(values: Iterable[Any]) -> Objects:
+    """(N,) an array with one element per value, even if the values are lists."""
+    return np.fromiter(values, dtype=object)
 
 
 def numbered(values: Iterable[Hashable], known: dict[Any, int]) -> Ints:

@@ -14,12 +14,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from minrisk._core.arrays import Floats, Ints
+from minrisk._core.arrays import Floats, Ints, Objects, objects
 from minrisk._core.errors import needs_extra
 from minrisk._core.metric import Metric
 from minrisk._core.options import option
 from minrisk._core.process import threads
-from minrisk.metrics._base import Objects, objects
 from minrisk.metrics.ngram.tokenizers import LOWERCASE_HELP, PUNCTUATION_HELP, normalized
 
 

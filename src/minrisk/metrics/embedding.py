@@ -21,7 +21,6 @@ from minrisk._core.options import option
 from minrisk._core.process import report_progress
 from minrisk._core.sqlite_cache import SqliteCache, chunks
 from minrisk._core.texts import valid_unicode
-from minrisk.metrics._base import agreement_of_cosines
 
 Vectors = npt.NDArray[np.float32]
 
@@ -218,3 +217,10 @@ def _decoded(key: bytes, stored: Any) -> Vectors | None:
         return None
     checksum, vector = stored[:_CHECKSUM_BYTES], stored[_CHECKSUM_BYTES:]
     return np.frombuffer(vector, np.float32) if checksum == _checksum(key, vector) else None
+
+
+def agreement_of_cosines(cosines: Floats) -> Floats:
+    """1 - sine of the angle, which is linear in a small difference; a cosine is quadratic."""
+    cosines = cosines.clip(0, 1)
+    result: Floats = 1 - np.sqrt(1 - cosines**2)
+    return result

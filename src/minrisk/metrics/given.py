@@ -11,13 +11,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minrisk._core.arrays import Floats
+from minrisk._core.arrays import Floats, Objects, objects
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import Metric
 from minrisk._core.options import option
 from minrisk._core.segment import Segment
 from minrisk._core.weights import check_not_positive
-from minrisk.metrics._base import Objects, objects
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,13 +11,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from minrisk._core.arrays import Floats, Ints, numbered
+from minrisk._core.arrays import Floats, Ints, Objects, numbered, objects
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Metric
 from minrisk._core.options import option
 from minrisk._core.process import threads
 from minrisk.metrics._backend import backend
-from minrisk.metrics._base import Objects, objects
 
 Rules = tuple[tuple[str, str], ...]
 

@@ -1,38 +1,98 @@
 """COMET (Rei et al. 2020) without unbabel-comet: official checkpoints, exact for all pairs.
 
-This module does not import torch, so that the metric can be listed where it is not installed.
+This module does not import torch, so that the metrics can be listed where it is not installed.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
-from minrisk._core.arrays import Floats, Ints
+from minrisk._core.arrays import Floats, Ints, Points
 from minrisk._core.errors import needs_extra
-from minrisk._core.groups import WeightedRows
+from minrisk._core.groups import Groups, WeightedRows
 from minrisk._core.lazy import lazy
+from minrisk._core.metric import PartialStatistics, Surrogate
 from minrisk._core.options import option
-from minrisk.metrics.comet.estimator_metric import (
-    AGGREGATION,
-    Aggregation,
-    EstimatorMetric,
-    PairScorer,
-)
-from minrisk.metrics.neural import NeuralModel, ReferenceFree
+from minrisk.metrics.neural import NeuralModel, ReferenceFree, SourceMetric
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from minrisk.metrics.comet.embedder import Embedder
     from minrisk.metrics.comet.scorer import QualityScorer
+    from minrisk.metrics.comet.unified_scorer import UnifiedScorer
 
 
 CometDtype = Literal["auto", "fp32", "tf32", "bf16", "fp16", "int8"]
+Aggregation = Literal["expected", "mean"]
 MODEL_HELP = "hub name, folder or .ckpt file of the model"
+AGGREGATION = "average of references: of first-layer outputs, or (the paper's) of embeddings"
+
+
+class PairScorer(Protocol):
+    """COMET's estimator on embeddings."""
+
+    def embeddings(self, vectors: Floats) -> Any:
+        """The vectors in the backend's format, as features store them."""
+
+    def vectors(self, features: WeightedRows) -> Points:
+        """(N, D) embeddings of texts and aggregates, on their device."""
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows, source: WeightedRows) -> Floats: ...
+
+    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                source: WeightedRows) -> Floats: ...
+
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
+                           weights: Floats) -> PartialStatistics: ...
+
+    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
+                 source: WeightedRows) -> Floats: ...
+
+    def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                  source: WeightedRows) -> Surrogate[WeightedRows]: ...
+
+
+class EstimatorMetric(SourceMetric, ABC):
+    """A metric whose estimator scores pairs of embeddings, including averaged references."""
+
+    needs_source: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def _scorer(self) -> PairScorer: ...
+
+    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
+        return refs.average(groups)
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows,
+               source: WeightedRows | None = None) -> Floats:
+        """(H, R) scores of all pairs."""
+        return self._scorer.scores(hyps, refs, self._checked(source, hyps, refs))
+
+    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                source: WeightedRows | None = None) -> Floats:
+        """(H,) `scores @ mass`, summed on the device."""
+        return self._scorer.utility(hyps, refs, mass, self._checked(source, hyps, refs))
+
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
+                           weights: Floats) -> PartialStatistics:
+        return self._scorer.partial_statistics(hyps, refs, weights)
+
+    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
+                 source: WeightedRows | None = None) -> Floats:
+        """(H,) scores against the average of the references that the statistics summarise."""
+        return self._scorer.finalize(hyps, statistics, self._checked(source, hyps))
+
+    def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                  source: WeightedRows | None = None) -> Surrogate[WeightedRows]:
+        """The estimator, linearised around the exact mean of its first layer's output."""
+        return self._scorer.surrogate(hyps, refs, mass, self._checked(source, hyps, refs))
 
 
 @dataclass(frozen=True)
@@ -187,3 +247,92 @@ class CometQE(ReferenceFree, EmbeddingModel):
         from minrisk.metrics.comet.scorer import QualityScorer
 
         return QualityScorer(embedder)
+
+
+@dataclass(frozen=True)
+class UnifiedMetric(CometModel):
+    """Base class of metrics whose model reads all texts as one sequence (Rei et al. 2022b).
+
+    Features are token ids, and the model is run for every input; references cannot be averaged.
+    """
+
+    is_unified: ClassVar[bool] = True
+
+    def features(self, texts: Sequence[str]) -> WeightedRows:
+        return WeightedRows.plain(self, self._unified_scorer.tokenize(texts), np.arange(len(texts)))
+
+    @lazy
+    def _unified_scorer(self) -> UnifiedScorer:
+        embedder = self._embedder
+        from minrisk.metrics.comet.unified_scorer import UnifiedScorer
+
+        return UnifiedScorer(embedder, self.model)
+
+
+@dataclass(frozen=True)
+class CometKiwi(ReferenceFree, UnifiedMetric):
+    """a COMET model that reads source and hypothesis together; every strategy ranks by quality
+
+    CometKiwi (Rei et al. 2022b) and other unified COMET models without references. Needs
+    minrisk[comet].
+
+    Args:
+        model, dtype, device, tokens, encoder, fast: as in `Comet`.
+
+    Raises:
+        InputError, MissingExtra: as `Comet`.
+
+    >>> import minrisk
+    >>> kiwi = minrisk.CometKiwi(tokens=4096)
+    >>> kiwi.model, kiwi.needs_source
+    ('Unbabel/wmt22-cometkiwi-da', True)
+    >>> samples = ["Le chat dort.", "Le chien dort."]
+    >>> minrisk.decode(samples, strategy=minrisk.Rerank(kiwi),
+    ...                source="The cat is asleep.")  # doctest: +SKIP
+    """
+
+    name: ClassVar[str] = "comet-kiwi"
+    papers: ClassVar[tuple[str, ...]] = ("Rei et al. 2022b",)
+    cost: ClassVar[str] = "n runs of the model"
+    model: str = option("Unbabel/wmt22-cometkiwi-da", help=MODEL_HELP)
+
+    def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
+        source = self._checked(source, hyps)
+        return self._unified_scorer.quality(_tokens(hyps), _tokens(source)[0])
+
+
+@dataclass(frozen=True)
+class XComet(UnifiedMetric):
+    """XCOMET and UniTE, which read source, hypothesis and reference together: pairs only
+
+    XCOMET (Guerreiro et al. 2024), XCOMET-lite (Larionov et al. 2024) and UniTE (Wan et al. 2022),
+    0 to 1. The model reads each pair, so that references cannot be averaged. Needs minrisk[comet].
+
+    Args:
+        model, dtype, device, tokens, encoder, fast: as in `Comet`.
+
+    Raises:
+        InputError, MissingExtra: as `Comet`.
+
+    >>> import minrisk
+    >>> strategy = minrisk.CoarseToFine(minrisk.XComet(), coarse="chrf", keep=4)
+    >>> samples = ["Le chat dort.", "Le chien dort."]
+    >>> minrisk.decode(samples, strategy=strategy, source="The cat is asleep.")  # doctest: +SKIP
+    """
+
+    name: ClassVar[str] = "xcomet"
+    papers: ClassVar[tuple[str, ...]] = ("Guerreiro et al. 2024",
+                                         "Larionov et al. 2024",
+                                         "Wan et al. 2022")
+    cost: ClassVar[str] = "n · m runs of the model"
+    model: str = option("Unbabel/XCOMET-XL", help=MODEL_HELP)
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows,
+               source: WeightedRows | None = None) -> Floats:
+        """(H, R) the score of every pair."""
+        source = self._checked(source, hyps, refs)
+        return self._unified_scorer.scores(_tokens(hyps), _tokens(refs), _tokens(source)[0])
+
+
+def _tokens(features: WeightedRows) -> list[Ints]:
+    return [features.base[row] for row in features.members]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minrisk._core.arrays import Floats, Ints
+from minrisk._core.arrays import Floats, Ints, Objects, objects
 from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Metric
@@ -22,7 +22,6 @@ from minrisk._core.process import report_progress
 from minrisk._core.segment import shortened
 from minrisk._core.sqlite_cache import MEMORY
 from minrisk._core.texts import SOURCE, check_template, fill_places, has_place, valid_unicode
-from minrisk.metrics._base import Objects, objects
 from minrisk.metrics.judge import templates
 from minrisk.metrics.judge.answers import SCORE, Scale, candidate_grammar, read_candidate
 from minrisk.metrics.judge.cache import answer_cache, question

@@ -13,12 +13,23 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups, WeightedRows, check_rows
-from minrisk._core.metric import PartialStatistics
+from minrisk._core.metric import Metric, PartialStatistics
 from minrisk._core.options import option
-from minrisk.metrics._base import SourceMetric
 
 Dtype = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
+
+
+class SourceMetric(Metric[WeightedRows]):
+    """A metric whose scores depend on the source, always or with certain options."""
+
+    def _checked(self, source: WeightedRows | None, *others: WeightedRows) -> WeightedRows:
+        """The source, after checks that it is given and that this metric made all features."""
+        if source is None:
+            raise InputError(f"metric {self.name!r} needs the source")
+        check_rows(self, source, *others)
+        return source
 
 
 @dataclass(frozen=True)

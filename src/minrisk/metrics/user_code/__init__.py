@@ -13,11 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minrisk._core.arrays import Floats
+from minrisk._core.arrays import Floats, Objects, objects
 from minrisk._core.errors import InputError
 from minrisk._core.metric import Ability, Metric, lacks_ability
 from minrisk._core.options import option
-from minrisk.metrics._base import Objects, objects
 
 
 class PairwiseMetric(Metric[Objects]):

@@ -12,14 +12,13 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from minrisk._core.arrays import Floats, Ints, numbered, sums
+from minrisk._core.arrays import Floats, Ints, numbered, objects, sums
 from minrisk._core.errors import warn
 from minrisk._core.groups import Groups, WeightedRows, check_rows
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.vote import answer_pattern, find_answer
-from minrisk.metrics._base import objects
 
 _NUMBER = re.compile(r"([-+]?)(\d{1,3}(?:,\d{3})+|\d*)(?:\.(\d*))?")
 

@@ -12,12 +12,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from minrisk._core.arrays import Floats
+from minrisk._core.arrays import Floats, Objects, objects
 from minrisk._core.errors import InputError
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Metric
 from minrisk._core.options import option
-from minrisk.metrics._base import Objects, objects
 
 _FENCED = re.compile(r"```[a-zA-Z]*[^\S\n]*\n(.*?)```", re.DOTALL)
 _NUMBER = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([-+]?\d+))?")

@@ -15,11 +15,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from minrisk._core.arrays import Floats
+from minrisk._core.arrays import Floats, Objects, objects
 from minrisk._core.errors import needs_extra
 from minrisk._core.metric import Metric
 from minrisk._core.options import option
-from minrisk.metrics._base import Objects, objects
 from minrisk.metrics.user_code.command import Program
 from minrisk.metrics.votes.math_answers import (
     find_answer,

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minrisk._core.adapters import inner
-from minrisk._core.arrays import Floats, Ints
+from minrisk._core.arrays import Floats, Ints, Objects, objects
 from minrisk._core.fingerprint import fingerprint
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric
@@ -21,7 +21,6 @@ from minrisk._core.registry import inside
 from minrisk._core.segment import Segment
 from minrisk._core.signature import parts_signature
 from minrisk._core.sqlite_cache import MEMORY, SqliteCache, chunks
-from minrisk.metrics._base import Objects, objects
 from minrisk.metrics.wrappers import WrapperMetric
 
 _TABLE = """CREATE TABLE IF NOT EXISTS scores (

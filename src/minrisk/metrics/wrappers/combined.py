@@ -14,14 +14,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from minrisk._core.adapters import inner
-from minrisk._core.arrays import Floats, Ints
+from minrisk._core.arrays import Floats, Ints, objects
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric, DerivedMetric, PartialStatistics, Traits
 from minrisk._core.options import option
 from minrisk._core.registry import SUM, inside, is_sum, quoted
 from minrisk._core.segment import Segment
-from minrisk.metrics._base import objects
 from minrisk.metrics.wrappers import WrapperMetric
 
 _RANK_DECIMALS = 9  # scores equal to this many decimals, relative to the largest, are ties

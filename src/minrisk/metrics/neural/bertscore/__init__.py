@@ -17,7 +17,7 @@ from minrisk._core.groups import WeightedRows, check_rows
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.segment import Segment
-from minrisk.metrics._base import agreement_of_cosines
+from minrisk.metrics.embedding import agreement_of_cosines
 from minrisk.metrics.neural import NeuralModel
 
 if TYPE_CHECKING:

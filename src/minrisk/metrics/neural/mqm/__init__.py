@@ -15,7 +15,7 @@ from minrisk._core.arrays import Points
 from minrisk._core.groups import WeightedRows
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
-from minrisk.metrics.comet.estimator_metric import (
+from minrisk.metrics.comet import (
     AGGREGATION,
     Aggregation,
     EstimatorMetric,

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from minrisk._core.errors import InputError, needs_extra
-from minrisk.metrics.comet.estimator_metric import PairScorer
+from minrisk.metrics.comet import PairScorer
 from minrisk.metrics.comet.numpy_scorer import Array, NumpyScorer, layers
 
 _PREFIX = "estimator.ff."  # as in COMET's checkpoints
