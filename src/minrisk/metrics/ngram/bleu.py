@@ -12,19 +12,10 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
-from minrisk._core.groups import Groups, WeightedRows
-from minrisk._core.metric import PartialStatistics
+from minrisk._core.groups import WeightedRows
 from minrisk._core.options import option
 from minrisk.metrics._backend import backend
-from minrisk.metrics.ngram import (
-    NgramMetric,
-    finalize,
-    index_texts,
-    lowercased,
-    partial_statistics,
-    scores,
-    utility,
-)
+from minrisk.metrics.ngram import NgramMetric, lowercased
 from minrisk.metrics.ngram.bleu_plain import bleu
 from minrisk.metrics.ngram.plain import ngram_counts
 from minrisk.metrics.ngram.plain import statistics as order_statistics
@@ -69,8 +60,6 @@ class BLEU(NgramMetric):
     name: ClassVar[str] = "bleu"
     core: ClassVar[str] = "bleu"
     papers: ClassVar[tuple[str, ...]] = ("Papineni et al. 2002",)
-    cost: ClassVar[str] = "n · m comparisons of n-gram counts; n + m with averaged references"
-    features_per_segment: ClassVar[bool] = True  # a small index stays in the CPU cache
 
     order: int = option(4, ge=1, le=_MAX_ORDER, help="maximum order of n-grams")
     tokenize: Tokenize = option("13a", help="tokenizer")
@@ -86,25 +75,7 @@ class BLEU(NgramMetric):
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         texts, tokenizer = self._preprocessed(texts)
-        return index_texts(self, texts, self.order, tokenizer)
-
-    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
-        return refs.average(groups)
-
-    def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
-        return scores(self, hyps, refs, *self._formula)
-
-    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
-                source: object = None) -> Floats:
-        return utility(self, hyps, refs, mass, *self._formula)
-
-    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
-                           weights: Floats) -> PartialStatistics:
-        return partial_statistics(self, hyps, refs, weights)
-
-    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
-                 source: object = None) -> Floats:
-        return finalize(self, hyps, statistics, *self._formula)
+        return self._index(texts, self.order, tokenizer)
 
     def statistics(self, hypotheses: Sequence[str],
                    references: Sequence[Sequence[str]]) -> Floats:

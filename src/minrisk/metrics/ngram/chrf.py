@@ -10,19 +10,9 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, Wording
-from minrisk._core.groups import Groups, WeightedRows
-from minrisk._core.metric import PartialStatistics
+from minrisk._core.groups import WeightedRows
 from minrisk._core.options import option
-from minrisk.metrics.ngram import (
-    NgramMetric,
-    chrf_plain,
-    finalize,
-    index_texts,
-    lowercased,
-    partial_statistics,
-    scores,
-    utility,
-)
+from minrisk.metrics.ngram import NgramMetric, chrf_plain, lowercased
 from minrisk.metrics.ngram.plain import Statistics
 
 _MAX_ORDER = 1000  # limit for orders and beta; more is certainly a mistake
@@ -59,8 +49,6 @@ class ChrF(NgramMetric):
     name: ClassVar[str] = "chrf"
     core: ClassVar[str] = "chrf"
     papers: ClassVar[tuple[str, ...]] = ("Popović 2015", "Popović 2017")
-    cost: ClassVar[str] = "n · m comparisons of n-gram counts; n + m with averaged references"
-    features_per_segment: ClassVar[bool] = True  # a small index stays in the CPU cache
 
     order: int = option(6, ge=0, le=_MAX_ORDER, help="maximum order of character n-grams")
     word_order: int = option(0, ge=0, le=_MAX_ORDER,
@@ -78,26 +66,8 @@ class ChrF(NgramMetric):
                                      "both"))
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
-        return index_texts(self, lowercased(texts, self.lowercase), self.order, self.word_order,
-                       self.whitespace)
-
-    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
-        return refs.average(groups)
-
-    def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
-        return scores(self, hyps, refs, self.beta, self.eps_smoothing)
-
-    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
-                source: object = None) -> Floats:
-        return utility(self, hyps, refs, mass, self.beta, self.eps_smoothing)
-
-    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
-                           weights: Floats) -> PartialStatistics:
-        return partial_statistics(self, hyps, refs, weights)
-
-    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
-                 source: object = None) -> Floats:
-        return finalize(self, hyps, statistics, self.beta, self.eps_smoothing)
+        return self._index(lowercased(texts, self.lowercase), self.order, self.word_order,
+                           self.whitespace)
 
     def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
         """(N, 3 x orders) n-gram counts of the hypothesis, of its best reference, and matches."""
@@ -121,4 +91,8 @@ class ChrF(NgramMetric):
                    key=self._f_score)
 
     def _f_score(self, statistics: Sequence[Statistics]) -> float:
-        return chrf_plain.f_score(statistics, self.beta, self.eps_smoothing)
+        return chrf_plain.f_score(statistics, *self._formula)
+
+    @property
+    def _formula(self) -> tuple[float, bool]:
+        return self.beta, self.eps_smoothing

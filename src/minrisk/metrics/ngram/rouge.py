@@ -14,18 +14,11 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import needs_extra
-from minrisk._core.groups import Groups, WeightedRows
+from minrisk._core.groups import WeightedRows
 from minrisk._core.metric import PartialStatistics
 from minrisk._core.options import option
 from minrisk.metrics.edit import SequenceMetric, TokenSequences, all_pairs
-from minrisk.metrics.ngram import (
-    NgramMetric,
-    finalize,
-    index_texts,
-    partial_statistics,
-    scores,
-    utility,
-)
+from minrisk.metrics.ngram import NgramMetric
 
 _WORD = re.compile("[a-z0-9]+")
 _MAX_UNSTEMMED = 3  # words of up to 3 letters are not stemmed
@@ -53,8 +46,6 @@ class Rouge(NgramMetric):
     name: ClassVar[str] = "rouge"
     core: ClassVar[str] = "chrf"
     papers: ClassVar[tuple[str, ...]] = ("Lin 2004",)
-    cost: ClassVar[str] = "n · m comparisons of n-gram counts; n + m with averaged references"
-    features_per_segment: ClassVar[bool] = True
 
     n: int = option(1, ge=1, help="order of the word n-grams")
     stemmer: bool = option(False, help="compare Porter stems, not words; needs minrisk[rouge]")
@@ -64,27 +55,23 @@ class Rouge(NgramMetric):
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         split = _word_splitter(self.stemmer)
-        return index_texts(self, [self._ngrams(split(text)) for text in texts], *_UNIGRAMS)
-
-    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
-        return refs.average(groups)
+        return self._index([self._ngrams(split(text)) for text in texts], *_UNIGRAMS)
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
         """(H, R) F1 of every pair."""
-        return scores(self, hyps, refs, *_F1) / 100
+        return super().scores(hyps, refs) / 100
 
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                 source: object = None) -> Floats:
-        """(H,) `scores @ mass`, without storing the matrix."""
-        return utility(self, hyps, refs, mass, *_F1) / 100
-
-    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
-                           weights: Floats) -> PartialStatistics:
-        return partial_statistics(self, hyps, refs, weights)
+        return super().utility(hyps, refs, mass) / 100
 
     def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
                  source: object = None) -> Floats:
-        return finalize(self, hyps, statistics, *_F1) / 100
+        return super().finalize(hyps, statistics) / 100
+
+    @property
+    def _formula(self) -> tuple[float, bool]:
+        return _F1
 
     def _ngrams(self, words: list[str]) -> str:
         return " ".join("_".join(words[i:i + self.n]) for i in range(len(words) - self.n + 1))

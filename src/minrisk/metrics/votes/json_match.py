@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from minrisk._core.arrays import Floats, Objects, objects
+from minrisk._core.arrays import Floats, Objects, numbered, objects
 from minrisk._core.errors import InputError
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Metric
@@ -77,22 +77,18 @@ class JsonMatch(Metric[Objects]):
         """(H, R) 1 for equal values, else 0; or the share of equal fields."""
         if self.by == "field":
             return _agreement(list(map(_fields, hyps)), list(map(_fields, refs)))
-        ours, theirs = ([None if v is _NOTHING else _written(v) for v in side]
-                        for side in (hyps, refs))
-        numbers: dict[str, int] = {}
-        left, right = (np.array([-1 if text is None else numbers.setdefault(text, len(numbers))
-                                 for text in side]) for side in (ours, theirs))
+        numbers: dict[str | None, int] = {None: -1}
+        left, right = (numbered(self.answers(side), numbers) for side in (hyps, refs))
         equal: Floats = ((left[:, None] == right) & (left[:, None] >= 0)).astype(np.float64)
         return equal
 
     def answers(self, features: Objects) -> list[str | None]:
         """(N,) the value of each text in canonical form."""
-        return [None if value is _NOTHING else _written(value) for value in features]
+        return [_answer(value) for value in features]
 
     def answer(self, text: str) -> str | None:
         """The value of a text in canonical form."""
-        value = self._value(text)
-        return None if value is _NOTHING else _written(value)
+        return _answer(self._value(text))
 
     def _value(self, text: str) -> Any:
         value = _find(text)
@@ -111,11 +107,14 @@ def canonical(text: str) -> str | None:
     >>> canonical('{"b": 1.50, "a": [true, 1e2]}')
     '{"a":[true,100],"b":1.5}'
     """
-    value = _find(text)
-    return None if value is _NOTHING else _written(value)
+    return _answer(_find(text))
 
 
 _NOTHING = object()
+
+
+def _answer(value: Any) -> str | None:
+    return None if value is _NOTHING else _written(value)
 
 
 def _find(text: str) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minrisk._core.adapters import inner
-from minrisk._core.arrays import Floats, Ints, Objects, objects
+from minrisk._core.arrays import Floats, Ints, Objects, numbered, objects
 from minrisk._core.fingerprint import fingerprint
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric
@@ -103,11 +103,10 @@ class Cached(WrapperMetric):
         return f"{parts_signature(metric=self.metric)} {fingerprint(self.metric)}"
 
     def _compute(self, hyps: Objects, refs: Objects, source: Objects | None) -> Floats:
-        texts = list(dict.fromkeys([*hyps, *refs]))
-        place = {text: row for row, text in enumerate(texts)}
-        features = self.metric.features(texts)
-        ours, theirs = (features[np.array([place[text] for text in side], np.intp)]
-                        for side in (hyps, refs))
+        rows: dict[str, int] = {}
+        places = [numbered(side, rows) for side in (hyps, refs)]
+        features = self.metric.features(list(rows))
+        ours, theirs = (features[place] for place in places)
         if isinstance(refs[0], _Given):
             theirs = self.metric.as_given(theirs)
         return self.metric.scores(ours, theirs,
