@@ -98,7 +98,9 @@ class WeightedRows:
     weights: Floats  # one per member
 
     @classmethod
-    def plain(cls, owner: object, base: Any, rows: Ints) -> Self:
+    def plain(cls, owner: object, base: Any, rows: Ints | None = None) -> Self:
+        """A text per row: those of `base` at these rows, or all."""
+        rows = np.arange(len(base)) if rows is None else rows
         return cls(owner, base, np.arange(rows.size + 1), rows, np.ones(rows.size))
 
     def __len__(self) -> int:
@@ -115,6 +117,10 @@ class WeightedRows:
         members, offsets = self._expand(np.arange(len(self))[rows])
         return replace(self, offsets=offsets, members=self.members[members],
                        weights=self.weights[members])
+
+    def listed(self) -> list[Any]:
+        """What `base` has of each member."""
+        return [self.base[row] for row in self.members]
 
     def check(self, user: object) -> None:
         """Raise an error if `user` is not the metric that extracted the features."""

@@ -109,7 +109,7 @@ class Cider(Metric[WeightedRows]):
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         words = [self._words(text) for text in texts]
-        return WeightedRows.plain(self, self._vectors(words), np.arange(len(texts)))
+        return WeightedRows.plain(self, self._vectors(words))
 
     def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
         return refs.average(groups)

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-import numpy as np
-
 from minrisk._core.arrays import Floats, Ints, Points
 from minrisk._core.errors import needs_extra
 from minrisk._core.groups import Groups, WeightedRows
@@ -141,7 +139,7 @@ class EmbeddingModel(CometModel):
         use_own_stream(self._embedder.runtime.device)
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
-        return self._rows(self._embedder.embed(texts))
+        return WeightedRows.plain(self, self._embedder.embed(texts))
 
     def tokenize(self, texts: Sequence[str]) -> list[Ints]:
         """Token ids of each text, truncated to the encoder's limit."""
@@ -149,16 +147,13 @@ class EmbeddingModel(CometModel):
 
     def encode(self, ids: Sequence[Ints]) -> WeightedRows:
         """Features from token ids."""
-        return self._rows(self._embedder.encode(ids))
+        return WeightedRows.plain(self, self._embedder.encode(ids))
 
     def vectors(self, features: WeightedRows) -> Tensor:
         """(N, D) sentence embeddings for clustering, on their device."""
         from minrisk.metrics.comet.tensors import vectors
 
         return vectors(features)
-
-    def _rows(self, embeddings: Any) -> WeightedRows:
-        return WeightedRows.plain(self, embeddings, np.arange(len(embeddings)))
 
 
 @dataclass(frozen=True)
@@ -259,7 +254,7 @@ class UnifiedMetric(CometModel):
     is_unified: ClassVar[bool] = True
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
-        return WeightedRows.plain(self, self._unified_scorer.tokenize(texts), np.arange(len(texts)))
+        return WeightedRows.plain(self, self._unified_scorer.tokenize(texts))
 
     @lazy
     def _unified_scorer(self) -> UnifiedScorer:
@@ -298,7 +293,7 @@ class CometKiwi(ReferenceFree, UnifiedMetric):
 
     def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
         source = self._checked(source, hyps)
-        return self._unified_scorer.quality(_tokens(hyps), _tokens(source)[0])
+        return self._unified_scorer.quality(hyps.listed(), source.listed()[0])
 
 
 @dataclass(frozen=True)
@@ -331,8 +326,4 @@ class XComet(UnifiedMetric):
                source: WeightedRows | None = None) -> Floats:
         """(H, R) the score of every pair."""
         source = self._checked(source, hyps, refs)
-        return self._unified_scorer.scores(_tokens(hyps), _tokens(refs), _tokens(source)[0])
-
-
-def _tokens(features: WeightedRows) -> list[Ints]:
-    return [features.base[row] for row in features.members]
+        return self._unified_scorer.scores(hyps.listed(), refs.listed(), source.listed()[0])

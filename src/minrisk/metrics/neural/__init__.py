@@ -66,7 +66,7 @@ class CrossEncoder(NeuralModel, ABC):
         self._scorer  # noqa: B018 - which loads the model
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
-        return WeightedRows.plain(self, list(texts), np.arange(len(texts)))
+        return WeightedRows.plain(self, list(texts))
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows,
                source: WeightedRows | None = None) -> Floats:
@@ -80,7 +80,7 @@ class CrossEncoder(NeuralModel, ABC):
 
     def _texts(self, features: WeightedRows) -> list[Any]:
         check_rows(self, features)
-        return [features.base[row] for row in features.members]
+        return features.listed()
 
 
 class ReferenceFree(SourceMetric, ABC):

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import numpy as np
-
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups, WeightedRows, check_rows
@@ -63,8 +61,7 @@ class NgramMetric(Metric[WeightedRows]):
 
     def _index(self, texts: Sequence[str], *front_end: Any) -> WeightedRows:
         """A row per text; the options of the front end define the symbols (characters, words)."""
-        return WeightedRows.plain(self, backend(self.core).Texts(list(texts), *front_end),
-                                  np.arange(len(texts)))
+        return WeightedRows.plain(self, backend(self.core).Texts(list(texts), *front_end))
 
     def _check(self, hyps: WeightedRows, refs: WeightedRows) -> None:
         check_rows(self, hyps, refs)

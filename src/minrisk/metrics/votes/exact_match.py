@@ -80,7 +80,7 @@ class ExactMatch(Metric[WeightedRows]):
             warn(f"{self.name}: the pattern {self.pattern!r} matches none of {len(texts)} "
                  "texts, so that none has an answer to vote for; check it against the "
                  "samples")
-        return WeightedRows.plain(self, objects(answers), np.arange(len(texts)))
+        return WeightedRows.plain(self, objects(answers))
 
     def as_given(self, refs: WeightedRows) -> WeightedRows:
         """Use the whole text as the answer if the pattern does not match."""

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-import numpy as np
-
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import needs_extra
 from minrisk._core.groups import WeightedRows, check_rows
@@ -73,20 +71,19 @@ class BertScore(NeuralModel):
         return self.idf == "references"
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
-        return WeightedRows.plain(self, self._matcher.encode(texts), np.arange(len(texts)))
+        return WeightedRows.plain(self, self._matcher.encode(texts))
 
     def segment_features(self, segment: Segment, texts: Sequence[str]) -> WeightedRows:
         """Features whose token weights are computed from all references of the segment."""
         weighted = zip(segment.references, segment.weights.tolist(), strict=True)
         references = {text for text, weight in weighted if weight > 0}
         encoded = self._matcher.encode(texts, [text in references for text in texts])
-        return WeightedRows.plain(self, encoded, np.arange(len(texts)))
+        return WeightedRows.plain(self, encoded)
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
         """(H, R) BERTScore of every pair."""
         check_rows(self, hyps, refs)
-        return self._matcher.scores(*([side.base[row] for row in side.members]
-                                      for side in (hyps, refs)))
+        return self._matcher.scores(hyps.listed(), refs.listed())
 
     def agreement(self, scores: Floats, whole: Floats) -> Floats:
         """Scores are means of cosines, except with a baseline."""

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from minrisk._core.arrays import Points
 from minrisk._core.groups import WeightedRows
 from minrisk._core.lazy import lazy
@@ -69,7 +67,7 @@ class MQM(EstimatorMetric):
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         base = self._scorer.embeddings(Embedding(cache=self.cache).features(texts))
-        return WeightedRows.plain(self, base, np.arange(len(texts)))
+        return WeightedRows.plain(self, base)
 
     def vectors(self, features: WeightedRows) -> Points:
         """(N, D) sentence embeddings for clustering, on their device."""

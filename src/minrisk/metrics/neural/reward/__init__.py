@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-import numpy as np
-
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import needs_extra
 from minrisk._core.groups import WeightedRows
@@ -87,12 +85,12 @@ class Reward(ReferenceFree, NeuralModel):
         self._scorer  # noqa: B018 - which loads the model
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
-        return WeightedRows.plain(self, list(texts), np.arange(len(texts)))
+        return WeightedRows.plain(self, list(texts))
 
     def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
         """(H,) the reward of each hypothesis."""
-        (text,) = _texts(self._checked(source, hyps))
-        return self._scorer.quality(_texts(hyps), text)
+        (text,) = self._checked(source, hyps).listed()
+        return self._scorer.quality(hyps.listed(), text)
 
     @lazy
     def _scorer(self) -> RewardScorer:
@@ -103,7 +101,3 @@ class Reward(ReferenceFree, NeuralModel):
         with needs_extra("a reward model", "neural"):
             from minrisk.metrics.neural.reward.classifier import RewardClassifier
         return RewardClassifier(self)
-
-
-def _texts(features: WeightedRows) -> list[str]:
-    return [features.base[row] for row in features.members]
