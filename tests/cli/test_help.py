@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 import pytest
 
@@ -25,7 +27,9 @@ def shown(text: str) -> set[str]:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_is_a_page(command):
     text = run(command, "--help").out
-    assert len(text.splitlines()) <= PAGE
+    lines = len(text.splitlines())
+    assert lines <= PAGE, (f"{lines} lines, of at most {PAGE}: shorten a help or a metavar, or "
+                           "declare what is rarely used with advanced=True")
     options, _, examples = text.partition("Examples:\n")
     assert examples
     assert max(map(len, options.splitlines())) <= 80
@@ -53,6 +57,14 @@ def test_help_texts_are_sentences_with_a_period(command):
         if isinstance(option, FieldOption) and not option.hidden:
             assert option.field.help[0].isupper(), option.flag
             assert option.field.help.rstrip("]").rstrip().endswith((".", "--endpoint")), option.flag
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_names_the_choices_that_a_metavar_hides(command):
+    for option in COMMANDS[command].params:
+        if isinstance(option, FieldOption) and option.spec.metavar:
+            named = set(re.findall(r"[\w-]+", option.field.help))
+            assert set(option.field.choices) <= named, option.flag
 
 
 def test_help_explains_the_options_of_what_is_chosen_and_names_those_of_defaults():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from numbers import Integral, Real
@@ -69,6 +69,12 @@ def flag(default: Any, *names: str, help: str = "", section: str = "Running",
     spec = FlagSpec(names, section, metavar, advanced, hidden, registry)
     return dataclasses.field(default=default, metadata={
         "help": help, "bounds": Bounds(ge, gt, le, lt), "flag": spec})
+
+
+def explained(choices: Mapping[str, str]) -> str:
+    """Choices with their meanings, for a help: `json (JSON lines) or text (lines of text)`."""
+    *others, last = (f"{name} ({meaning})" for name, meaning in choices.items())
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 class Options:

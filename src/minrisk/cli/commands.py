@@ -64,7 +64,7 @@ class SegmentInput(SegmentOptions, JsonInput):
         None, "-r", section="Input", metavar="FILE",
         help="References of plain text, if not the hypotheses themselves.")
     num_references: int | None = flag(
-        None, section="Input", metavar="N", ge=1,
+        None, section="Input", metavar="N", ge=1, advanced=True,
         help="Number of reference lines per segment; default: that of --num-candidates.")
     reference_lprobs: str | None = flag(
         None, section="Input", metavar="FILE", advanced=True,

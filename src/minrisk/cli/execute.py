@@ -53,7 +53,7 @@ class CommandRun(RunOptions):
         None, metavar="FILE", advanced=True,
         help="JSON report of the run: counts, workers, seconds of each stage.")
     config: str | None = flag(None, metavar="FILE",
-                              help="YAML file with options; the command line takes precedence.")
+                              help="YAML file with options; flags take precedence.")
     quiet: bool = flag(False, "-q", help=QUIET_HELP)
 
     def apply(self) -> None:

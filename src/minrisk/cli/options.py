@@ -220,9 +220,9 @@ class FieldOption(click.Option):
     def shown_metavar(self) -> str:
         if self.field.type is bool:
             return ""
-        if self.field.choices:
-            return f"[{self.field.kind}]"
-        return self.spec.metavar or self.field.kind.upper()
+        if self.spec.metavar:
+            return self.spec.metavar
+        return f"[{self.field.kind}]" if self.field.choices else self.field.kind.upper()
 
     def is_given(self, ctx: click.Context) -> bool:
         assert self.name is not None

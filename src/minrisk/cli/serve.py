@@ -109,10 +109,10 @@ class ChoiceOptions(MeasureOptions):
         "uniform", section="Method",
         help="Weights of samples as references: equal, or by their log-probabilities.")
     allow_metric: tuple[str, ...] = flag(
-        (), section="Method", metavar="NAME", registry=METRICS,
+        (), section="Method", metavar="NAME", registry=METRICS, advanced=True,
         help="Metric that clients may request; may be given several times.")
     allow_strategy: tuple[str, ...] = flag(
-        (), section="Method", metavar="NAME", registry=STRATEGIES,
+        (), section="Method", metavar="NAME", registry=STRATEGIES, advanced=True,
         help="Strategy that clients may request; may be given several times.")
     allow_truncated: bool = flag(
         False, section="Method", advanced=True,
@@ -152,7 +152,7 @@ class ServerOptions:
         None, section="Output", metavar="FILE",
         help="File to append requests and their samples to.")
     config: str | None = flag(None, metavar="FILE",
-                              help="YAML file with options; the command line takes precedence.")
+                              help="YAML file with options; flags take precedence.")
 
 
 @dataclass(frozen=True)

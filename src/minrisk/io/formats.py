@@ -1,7 +1,8 @@
 """Output formats: how the rows of a record are written, and which options a format cannot express.
 
 To add one, write its class here, and add it to `FORMATS` and to the types of the options that offer
-it. Workers render lines; these are kept in a journal until their file is written.
+it; their help follows. Workers render lines, which are kept in a journal until their file is
+written.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import StringIO
 from itertools import chain, islice
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from minrisk._core.arrays import finite_numbers
 from minrisk._core.errors import InputError, Wording
+from minrisk._core.options import explained
 from minrisk.io.files import EXTENSIONS, Output
 from minrisk.io.inputs import JSON
 from minrisk.io.parquet import check_parquet, write_parquet
 
-ChoiceFormat = Literal["json", "text", "csv"]
-TrainingFormat = Literal["json", "tsv", "csv"]
+ChoiceFormat = Literal["json", "text", "csv"]  # of `sample`, `decode`, `translate` and `answer`
+TrainingFormat = Literal["json", "tsv", "csv"]  # of `export`
 Row = Mapping[str, Any]
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _TEXTS_PER_WRITE = 64  # records written, and compressed, at once
@@ -32,10 +34,11 @@ class OutputFormat:
 
     name: ClassVar[str]
     extension: ClassVar[str]
+    title: ClassVar[str]  # what a file is, for messages and help
     holds: ClassVar[str]  # what it can express, for messages
     refused: ClassVar[Sequence[str]] = ()  # options whose results it cannot express
     is_nested: ClassVar[bool] = False  # a record is one row, whose values may be lists
-    title: ClassVar[str] = ""  # for messages, if a file extension selects the format
+    is_named: ClassVar[bool] = False  # the extension of a file selects it
     is_counted: ClassVar[bool] = False  # all records have the same number of lines
 
     @property
@@ -78,7 +81,7 @@ class OutputFormat:
         """The format for a file of this name; InputError if the name contradicts this format."""
         stem = stem_of(path or "")[0]
         named = next((found for found in FORMATS.values()
-                      if found.title and stem.endswith(found.extension)), self)
+                      if found.is_named and stem.endswith(found.extension)), self)
         if named.name == self.name:
             return self
         if self.name != "json":
@@ -92,6 +95,7 @@ class JsonLines(OutputFormat):
 
     name = "json"
     extension = ".jsonl"
+    title = "JSON lines"
     holds = "all fields"
     is_nested = True
 
@@ -105,6 +109,7 @@ class Parquet(JsonLines):
     name = "parquet"
     extension = ".parquet"
     title = "Parquet, whose columns are fields"
+    is_named = True
 
     @property
     def rendered(self) -> str:
@@ -122,6 +127,7 @@ class Text(OutputFormat):
 
     name = "text"
     extension = ".txt"
+    title = "lines of text"
     holds = "texts only"
     refused = ("utilities", "confidence", "uncertainty", "reference_samples")
     is_counted = True
@@ -137,6 +143,7 @@ class Tsv(OutputFormat):
 
     name = "tsv"
     extension = ".tsv"
+    title = "tab-separated values"
     holds = "a source and a target"
     refused = ("pairs", "conversational")
 
@@ -152,7 +159,8 @@ class Csv(OutputFormat):
     extension = ".csv"
     holds = "one value in each column"
     refused = ("utilities", "conversational", "reference_samples")
-    title = "CSV"
+    title = "CSV with a header"
+    is_named = True
 
     def header(self, columns: Sequence[str]) -> str:
         return self.render([{name: name for name in columns}], columns)
@@ -166,6 +174,11 @@ class Csv(OutputFormat):
 FORMATS: Mapping[str, OutputFormat] = {found.name: found for found in (
     JsonLines(), Text(), Tsv(), Csv(), Parquet())}
 JSON_LINES = FORMATS["json"]
+
+
+def format_help(names: Any) -> str:
+    """The help of an option that offers these formats."""
+    return f"Format: {explained({name: FORMATS[name].title for name in get_args(names)})}."
 
 
 def json_line(fields: Row) -> str:

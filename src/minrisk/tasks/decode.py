@@ -15,7 +15,7 @@ from minrisk._core.signature import settings as settings_of
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk.evaluation.calibration import read_calibration
-from minrisk.io.formats import FORMATS, JSON_LINES, ChoiceFormat, OutputFormat
+from minrisk.io.formats import FORMATS, JSON_LINES, ChoiceFormat, OutputFormat, format_help
 from minrisk.io.inputs import InputFile
 from minrisk.io.records import AUTO, Weighting
 from minrisk.io.segments import SampleReader
@@ -35,7 +35,7 @@ from minrisk.tasks.results import DecodedSegment, RunSummary
 Weights = Literal["auto", "uniform", "logprobs", "length-normalised"]
 LIMIT_HELP = "Number of segments to read; default: all."
 NBEST_HELP = "Add the K best hypotheses of each segment; as text or CSV, K lines per segment."
-FORMAT_HELP = "JSON lines, lines of text, or CSV with a header."
+FORMAT_HELP = format_help(ChoiceFormat)
 UTILITIES_HELP = "Add the utilities of all hypotheses, and the number of evaluated pairs."
 
 
@@ -81,7 +81,7 @@ class SegmentOptions(WeightOptions):
     """Which references segments have, and how they are weighted."""
 
     oracle: str | None = flag(
-        None, section="Method", metavar="FIELD",
+        None, section="Method", metavar="FIELD", advanced=True,
         help="Field with human references to score against instead of samples: by the same metric, "
         "an upper bound for each segment.")
 
@@ -193,8 +193,7 @@ class MeasureOptions(Options):
 class ChoiceOutput(MeasureOptions, MatrixOutput):
     """What the output says about the choice in each segment."""
 
-    format: ChoiceFormat = flag(
-        "json", section="Output", help=FORMAT_HELP)
+    format: ChoiceFormat = flag("json", section="Output", metavar="FORMAT", help=FORMAT_HELP)
     nbest: int | None = flag(None, section="Output", metavar="K", ge=1, help=NBEST_HELP)
     utilities: bool = flag(False, section="Output", help=UTILITIES_HELP)
     confidence: bool = flag(
@@ -309,18 +308,19 @@ def decode_corpus(
             choice is right.
         max_error: largest share of wrong ones among the choices that are given, by the
             calibration; results whose choice is too uncertain have no text.
-        format: format of the output: "json" (default) for JSON lines, "text" for lines of text,
-            "csv" for CSV with a header, which a name that ends in .csv selects, too.
+        format: format of the output, as `--format`; default: "json", or that which the extension
+            of the output names.
         nbest: number of best hypotheses of each segment to add to the output; as text or CSV, its
             number of lines per segment.
         utilities: whether to add the utilities of all hypotheses to the output.
         matrix: NPZ file (or folder, where the output is one) for the scores of all pairs.
         options: also of a strategy that is given by name or class (`subset=16`, `seed=1`), and of
-            the run: `workers`, the number of worker processes (default: none; scripts that use them
-            need `if __name__ == "__main__":`), `engine`, `address`, `gpus_per_worker`,
-            `batch_size`, `threads`, `segment_timeout`, `on_error`, `max_errors`, `resume`,
-            `overwrite`, `buffer`, `work`, and `progress`: True for a line on standard error, or a
-            function that is called with the numbers of finished and of failed segments.
+            the run: `workers`, the number of workers (default: none), `engine` ("local" for
+            processes on this machine, unless given; scripts that use them need `if __name__ ==
+            "__main__":`), `address`, `gpus_per_worker`, `batch_size`, `threads`,
+            `segment_timeout`, `on_error`, `max_errors`, `resume`, `overwrite`, `buffer`, `work`,
+            and `progress`: True for a line on standard error, or a function that is called with the
+            numbers of finished and of failed segments.
 
     Returns:
         An iterator of results in input order, each with its `ranking`, or its `error` if it failed;

@@ -12,7 +12,7 @@ from minrisk._core.decoding import MetricLike, StrategyLike
 from minrisk._core.errors import InputError, Wording, warn
 from minrisk._core.options import flag
 from minrisk._core.texts import check_template
-from minrisk.io.formats import FORMATS, OutputFormat, TrainingFormat
+from minrisk.io.formats import FORMATS, OutputFormat, TrainingFormat, format_help
 from minrisk.io.records import Record
 from minrisk.io.text import FilePath
 from minrisk.io.writers import PairChoice, TrainingRecipe, TrainingWriter
@@ -42,9 +42,8 @@ class TrainingOutput(MatrixOutput):
         "messages, or its source.")
     conversational: bool = flag(False, section="Output",
                                 help="Write messages with roles, for chat models.")
-    format: TrainingFormat = flag(
-        "json", section="Output",
-        help="JSON lines; source and best with a tab between them; or CSV with a header.")
+    format: TrainingFormat = flag("json", section="Output", metavar="FORMAT",
+                                  help=format_help(TrainingFormat))
 
     def __post_init__(self) -> None:
         super().__post_init__()

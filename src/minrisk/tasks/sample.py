@@ -15,7 +15,7 @@ from minrisk._core.options import Options, flag
 from minrisk._core.sampler import Sampler, check_numbers
 from minrisk._core.signature import settings as settings_of
 from minrisk._core.signature import signature
-from minrisk.io.formats import FORMATS, ChoiceFormat, OutputFormat
+from minrisk.io.formats import FORMATS, ChoiceFormat, OutputFormat, format_help
 from minrisk.io.inputs import InputFormat
 from minrisk.io.prompts import PromptReader
 from minrisk.io.records import Record
@@ -52,11 +52,11 @@ class PromptOptions(Options):
     num_samples: int = flag(256, "-n", section="Sampling", metavar="N", ge=1,
                             help="Number of samples of each prompt.")
     seed: int = flag(0, section="Sampling", metavar="S", ge=0,
-                     help="Seed of everything that is drawn at random.")
+                     help="Seed of all random draws.")
     reference_samples: int | None = flag(
         None, section="Sampling", metavar="M", ge=1,
-        help="Number of separate samples of each prompt as references; --references.FIELD sets "
-        "fields of their sampler, which default to those above.")
+        help="Number of separate samples as references; --references.FIELD sets fields of their "
+        "sampler.")
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ class SampleOutput(Options):
 
     repeat: bool = flag(False, section="Output",
                         help="Write equal samples one by one, without counts.")
-    format: ChoiceFormat = flag(
-        "json", section="Output", help="JSON lines, a line of text per sample, or CSV.")
+    format: ChoiceFormat = flag("json", section="Output", metavar="FORMAT",
+                                help=format_help(ChoiceFormat))
 
     def job(self, sampling: Sampling, config: RunOptions, last: Stage | None = None) -> Job:
         """The job of `sample`; `last` replaces the stage that writes."""
@@ -196,8 +196,7 @@ def sample(
             `{"temperature": 1.0}`; they are drawn independently in any case.
         output: file or folder to write, as the command line does.
         repeat: whether the output repeats equal samples instead of counting them.
-        format: format of the output: "json" (default), "text" for n lines of plain text per prompt,
-            or "csv" for CSV with a header.
+        format: format of the output, as in `decode_corpus`; "text" has n lines per prompt.
         on_blank: result of a blank source: "copy" (default) for blank samples, or "fail".
         input_format: format of files: "text", "json", or "auto" (default) to detect it.
         options: also of a sampler that is given by name (`model=...`), and of the run, as in

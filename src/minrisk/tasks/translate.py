@@ -45,8 +45,7 @@ class TranslationOutput(ChoiceOutput):
     must_instruct: ClassVar[bool] = True  # a causal model must be told to translate
     prefer_finished: ClassVar[bool] = False
 
-    format: ChoiceFormat = flag(
-        "text", section="Output", help="Lines of text, JSON lines, or CSV with a header.")
+    format: ChoiceFormat = flag("text", section="Output", metavar="FORMAT", help=FORMAT_HELP)
     weights: Literal["uniform", "logprobs", "length-normalised"] = flag(
         "uniform", section="Method",
         help="Weights of samples as references: equal, their probabilities, or these per token.")
@@ -87,7 +86,7 @@ class AnswerOutput(TranslationOutput):
     must_instruct: ClassVar[bool] = False
     prefer_finished: ClassVar[bool] = True  # as in `serve`
 
-    format: ChoiceFormat = flag("json", section="Output", help=FORMAT_HELP)
+    format: ChoiceFormat = flag("json", section="Output", metavar="FORMAT", help=FORMAT_HELP)
 
     def writer(self, output: str | None, strategy: Strategy) -> ChoiceWriter:
         return replace(super().writer(output, strategy), samples=True)
@@ -133,7 +132,7 @@ def translate(
         output: file or folder to write, as the command line does.
         options: `weights` of samples as references ("uniform", "logprobs" or
             "length-normalised"); `confidence`, `uncertainty`, `abstain`, `calibration` and
-            `max_error`, as in `decode_corpus`; `format` of the output ("text", "json" or "csv"),
+            `max_error`, as in `decode_corpus`; `format` of the output ("text" unless given),
             `nbest`, `utilities` and `matrix`; `on_blank`, `input_format`, `reference_samples` and
             `reference_options`, as in `sample`; `sampling_workers`, the number of workers that
             sample (on GPUs), while `workers` is the number that decode; options of a sampler and a

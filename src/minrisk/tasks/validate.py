@@ -42,7 +42,7 @@ from minrisk.tasks.keywords import ValidateKeywords
 class StudyScope(Options):
     """The criteria of a validation, and the number of segments."""
 
-    top: int = flag(20, section="Method", metavar="K", ge=1,
+    top: int = flag(20, section="Method", metavar="K", ge=1, advanced=True,
                     help="Number of best hypotheses among which the exact choice is looked for.")
     tolerance: float | None = flag(
         None, section="Method", metavar="U", ge=0,

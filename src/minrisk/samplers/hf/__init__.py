@@ -89,7 +89,7 @@ class Transformers(Sampler):
 
     model: str = option(help="hub name or folder of the model")
     epsilon: float = option(0.0, ge=0, lt=1, help="minimum probability of a token")
-    eta: float = option(0.0, ge=0, lt=1, help="the same, lower at high entropy (eta sampling)")
+    eta: float = option(0.0, ge=0, lt=1, help="the same, lower at high entropy")
     top_k: int = option(0, ge=0, help="number of most likely tokens to sample from; 0 is all")
     top_p: float = option(1.0, gt=0, le=1, help="mass of the most likely tokens to sample from")
     min_p: float = option(0.0, ge=0, lt=1,
@@ -97,7 +97,7 @@ class Transformers(Sampler):
     temperature: float = option(1.0, gt=0, help="divisor of the logits, before truncation")
     beams: int = option(0, ge=0, help="beams of a beam search, not sampling; 1 is greedy")
     max_tokens: int | None = option(None, ge=1, help="maximum number of tokens of a sample")
-    min_tokens: int = option(0, ge=0, help="minimum number of tokens of a sample")
+    min_tokens: int = option(0, ge=0, help="tokens before a sample may end")
     source_language: str | None = option(None, help="source language, as the model's own code")
     target_language: str | None = option(None, help="target language, as the model's own code")
     prompt: str | None = option(None, help="template of the prompt, with {source} for the source")
