@@ -1,6 +1,7 @@
 """The contract of engines: what a run gives does not depend on who does the work.
 
-A new engine gets a line in ENGINES; what is special about one is tested in a file of its own.
+An engine is tested by its name and two workers, unless OPTIONS says otherwise; what is special
+about one is tested in a file of its own.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,8 @@ import pytest
 import minrisk
 from commands import Result, read, run, spawn, wait_for, write
 from minrisk.cli import SOME_FAILED
+from minrisk.run.options import ENGINES, engine_class
+from minrisk.run.workers import Inline
 from project import SUPPORT
 from shard_folders import (
     errors,
@@ -30,8 +33,7 @@ from shard_folders import (
 
 PATIENCE = 300  # seconds; an engine takes its time to start where others work too
 GOOD = {"samples": ["a", "b", "a"]}
-ENGINES = {"inline": [], "processes": ["--workers", "2"], "ray": ["--engine", "ray"]}
-OUTLIVING = ["processes", "ray"]  # engines that outlive the death of a worker
+OPTIONS = {"inline": [], "local": ["--workers", "2"], "ray": ["--engine", "ray"]}
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Engine:
     """`minrisk ARGS` with the options of an engine."""
 
     options: list[str]
+    has_processes: bool
 
     def __call__(self, *args: object) -> Result:
         return run(*args, *self.options)
@@ -48,17 +51,28 @@ class Engine:
 
     def one(self) -> Engine:
         """With one worker."""
-        return Engine([*self.options, "--workers", "1"] if self.options else [])
+        return replace(self, options=[*self.options, "--workers", "1"] if self.options else [])
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=["inline", *ENGINES])
 def engine(request) -> Engine:
-    options = ENGINES[request.param]
-    if request.param == "ray":
+    name = request.param
+    options = OPTIONS.get(name, ["--engine", name, "--workers", "2"])
+    if name == "inline":
+        return Engine(options, Inline.has_processes)
+    if name == "ray":
         connected = request.getfixturevalue("connected")
         request.getfixturevalue("idle_cluster")
-        return Engine([*options, "--address", connected.address])
-    return Engine(options)
+        options = [*options, "--address", connected.address]
+    return Engine(options, engine_class(name).has_processes)
+
+
+@pytest.fixture
+def outliving(engine) -> Engine:
+    """An engine that outlives the death of a worker."""
+    if not engine.has_processes:
+        pytest.skip("ends this process")
+    return engine
 
 
 @pytest.fixture
@@ -94,21 +108,19 @@ def test_results_and_errors_are_those_of_single_files_in_their_order(engine, tmp
     assert all(line.startswith("minrisk: ") for line in error.splitlines())
 
 
-@pytest.mark.parametrize("engine", OUTLIVING, indirect=True)
-def test_a_worker_that_dies_once_loses_nothing(engine, flag, tmp_path):
+def test_a_worker_that_dies_once_loses_nothing(outliving, flag, tmp_path):
     path = write(tmp_path / "in.jsonl", *segments(9), {"samples": ["deadly", "x"]}, *segments(9))
     metric = ("--metric", "python:faults:fatal_once")
-    result = engine("decode", path, "-o", f"{tmp_path}/out/", *metric, "--batch-size", "4")
+    result = outliving("decode", path, "-o", f"{tmp_path}/out/", *metric, "--batch-size", "4")
     assert result.code == 0, result.err
     assert flag.exists()
     assert lines(tmp_path / "out") == {"in.jsonl": run("decode", path, *metric).out.encode()}
 
 
-@pytest.mark.parametrize("engine", OUTLIVING, indirect=True)
-def test_a_segment_that_kills_its_workers_is_recorded(engine, tmp_path, monkeypatch):
+def test_a_segment_that_kills_its_workers_is_recorded(outliving, tmp_path, monkeypatch):
     monkeypatch.setattr("minrisk.run.ray._RETRIES", 1)  # each is another worker to start
     path = write(tmp_path / "in.jsonl", *segments(5), {"id": "k", "samples": ["deadly"]}, GOOD)
-    result = engine.one()("decode", path, "-o", f"{tmp_path}/out/", "--metric",
+    result = outliving.one()("decode", path, "-o", f"{tmp_path}/out/", "--metric",
                           "python:faults:equal", "--batch-size", "3")
     assert result.code == SOME_FAILED
     [failure] = errors(tmp_path / "out")
@@ -126,7 +138,7 @@ LEAVING = {"quit": "SystemExit: 3", "panic": "PanicError: no such byte", "exit":
 def test_a_metric_that_leaves_or_hangs_costs_its_segment(engine, flag, tmp_path, ways,
                                                          monkeypatch):
     """Without retries too, which would only make it less likely that others die with it."""
-    if not engine.options and ways != ("quit", "panic"):
+    if not engine.has_processes and ways != ("quit", "panic"):
         pytest.skip("ends this process")
     if "ray" in engine.options:
         monkeypatch.setattr("minrisk.run.ray._RETRIES", 0)

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from commands import read, run, spawn, wait_for, write
+from minrisk._core.errors import InputError
 from minrisk.cli import SOME_FAILED
+from minrisk.run.options import ENGINES, EngineEntry, RunOptions
 from project import SUPPORT
 from shard_folders import errors, lines
 
@@ -23,6 +25,13 @@ def flag(tmp_path, monkeypatch) -> Path:
     path.touch()
     monkeypatch.setenv("MINRISK_TEST_FLAG", str(path))
     return path
+
+
+def test_a_time_limit_needs_workers_that_can_be_ended(monkeypatch):
+    here = EngineEntry("this process", "minrisk.run.workers:Inline")
+    monkeypatch.setitem(ENGINES, "local", here)
+    with pytest.raises(InputError, match="segment_timeout= needs workers that can be ended"):
+        RunOptions(segment_timeout=1.0).make_engine()
 
 
 def deep(depth: int) -> str:

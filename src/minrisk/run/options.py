@@ -8,20 +8,31 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from minrisk._core.errors import InputError, Wording
-from minrisk._core.options import Options, flag
+from minrisk._core.options import Options, explained, flag
 from minrisk._core.process import MAX_THREADS
 from minrisk.io import remote
 from minrisk.io.writers import Writer
 from minrisk.run.stages import Map, OnError, Stage, write
 from minrisk.run.workers import Engine, Inline, WorkerPool
 
-# engines are declared here only; their modules are imported when used
+
+class EngineEntry(NamedTuple):
+    """Where an engine runs, for help, and its class, whose module is imported when it is used."""
+
+    title: str
+    target: str
+
+
+# engines are declared here only
 EngineName = Literal["local", "ray"]
-ENGINES: Mapping[str, str] = {
-    "local": "minrisk.run.processes:Processes", "ray": "minrisk.run.ray:Ray"}
+ENGINES: Mapping[str, EngineEntry] = {
+    "local": EngineEntry("processes on this machine", "minrisk.run.processes:Processes"),
+    "ray": EngineEntry("a Ray cluster, by minrisk[ray]", "minrisk.run.ray:Ray"),
+}
+ENGINE_HELP = f"Engine: {explained({name: entry.title for name, entry in ENGINES.items()})}."
 THREADS_HELP = "Number of threads of each process; default: one per core."
 
 
@@ -31,10 +42,9 @@ class WorkerOptions(Options):
 
     workers: int | None = flag(
         None, metavar="W", ge=1,
-        help="Number of worker processes; default: none for a file; one per core, GPU or model for "
-        "a folder.")
-    engine: EngineName | None = flag(
-        None, help="Engine: processes on this machine, or a Ray cluster (minrisk[ray]).")
+        help="Number of workers; default: none for a file; one per core, GPU or model for a "
+        "folder.")
+    engine: EngineName | None = flag(None, metavar="ENGINE", help=ENGINE_HELP)
     address: str | None = flag(
         None, metavar="HOST:PORT", advanced=True,
         help="Address of a Ray cluster, or `auto` for the one that this machine is part of; "
@@ -55,7 +65,7 @@ class RunOptions(WorkerOptions):
     """The options of a run: output, workers, and handling of failures."""
 
     output: str | None = None  # a file, a folder, or "-" (standard output); None: a queue
-    resume: bool = flag(False, help="Resume an interrupted run; failed segments are retried.")
+    resume: bool = flag(False, help="Resume an interrupted run; retry failed segments.")
     overwrite: bool = flag(False, help="Replace an output that exists.")
     on_error: OnError = flag(
         "skip", help="Action after a failed segment: stop, or write its error in its place.")
@@ -110,6 +120,9 @@ class RunOptions(WorkerOptions):
                              or self.segment_timeout)
         name = self.engine or ("local" if wants_workers else None)
         made: type[Engine] = Inline if name is None else engine_class(name)
+        if self.segment_timeout is not None and not made.has_processes:
+            raise InputError(Wording("segment_timeout= needs workers that can be ended, which "
+                                     f"those of engine={name!r} cannot; give engine='local'"))
         return made(self.address, self.memory)
 
     def pool(self, *stages: Stage) -> WorkerPool:
@@ -127,7 +140,7 @@ class RunOptions(WorkerOptions):
 
 def engine_class(name: str) -> type[Engine]:
     """The engine of this name; raises MissingExtra if a package is missing."""
-    module, _, attribute = ENGINES[name].partition(":")
+    module, _, attribute = ENGINES[name].target.partition(":")
     found: type[Engine] = getattr(import_module(module), attribute)
     return found
 

@@ -225,7 +225,10 @@ class WorkerPool:
                 before = clock.seconds
 
     def run_block(self, block: Block) -> Block | FatalItem:
-        """Run the stages on a block in a worker."""
+        """Run the stages on a block in a worker, which is a process of its own.
+
+        The time limit is an alarm of the process, and its warnings are collected.
+        """
         seconds: Seconds = dict(block.seconds)
         items: list[Any] = []
         reason = None
@@ -286,14 +289,15 @@ class WorkerPool:
 
 
 class Engine(ABC):
-    """Runs the stages of worker pools: in this process, in worker processes, or on a cluster.
+    """Runs the stages of worker pools, in this process or by workers elsewhere.
 
     Every record gets a result, even if workers die: only the record that kills its worker fails,
     by `WorkerPool.refuse`; the others are retried. An engine is used once.
     """
 
     name: ClassVar[str]
-    has_workers: ClassVar[bool] = True  # processes other than this one
+    has_workers: ClassVar[bool] = True  # rather than streaming records through this thread
+    has_processes: ClassVar[bool] = True  # each worker is a process, which may die or be ended
     takes_address: ClassVar[bool] = False  # the address of a cluster
     reads_remotely: ClassVar[bool] = False  # workers read the input, so it cannot be an iterator
 
@@ -318,6 +322,7 @@ class Inline(Engine):
 
     name = "inline"
     has_workers = False
+    has_processes = False
 
     @contextmanager
     def start(self, pools: Sequence[WorkerPool]) -> Iterator[Sequence[WorkerPool]]:

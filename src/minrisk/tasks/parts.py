@@ -39,9 +39,9 @@ def decode_parts(
         metric: a metric, its name or class, or a function of hypothesis and reference; default:
             chrF.
         strategy: "aggregate" (default) or "standard", or an object of these strategies.
-        workers: number of worker processes; default: none, this process does the work.
-        engine: "local" for processes on this machine, by default one per core; "ray" for a Ray
-            cluster (`minrisk[ray]`).
+        workers: number of workers; default: none, this process does the work.
+        engine: where the workers run, as in `decode_corpus`; "local" has one per core unless
+            `workers` says otherwise.
         address: address of the Ray cluster; default: a temporary one on this machine.
         gpus_per_worker: number of GPUs of each worker; may be a fraction.
         options: options of a strategy that is given by name or class.
