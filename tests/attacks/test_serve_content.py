@@ -177,9 +177,10 @@ def tool_call(text):
 @pytest.mark.parametrize(("fields", "sample"), [
     ({}, str), ({"response_format": {"type": "json_object"}}, str), ({}, tool_call)],
     ids=["text", "json", "tools"])
-def test_no_sample_stops_the_server(fields, sample):
+def test_no_sample_stops_the_server(fields, sample, tmp_path):
     with (mock_upstream(*map(sample, CONTENT.values())) as upstream,
-          attacked(upstream, "--uncertainty", "--page", "--record", "/dev/null") as (server, _)):
+          attacked(upstream, "--uncertainty", "--page", "--record", tmp_path / "record.jsonl"
+                   ) as (server, _)):
         with watched(server) as slowest, ThreadPoolExecutor(4) as pool:
             statuses = set(pool.map(lambda _: server.chat(**fields).status, CONTENT))
             assert server.call("/").status == 200
