@@ -82,7 +82,8 @@ def make_strategy(strategy: StrategyName | str, metric: MetricLike = METRIC,
 
 def _made(recipe: Recipe, metric: MetricLike, options: Mapping[str, Any]) -> Strategy:
     check_owners(option_names(recipe.cls), metric, options)
-    return as_strategy(recipe.make({**options, "metric": as_metric(metric)}))
+    made: Strategy = recipe.make({**options, "metric": as_metric(metric)})
+    return made
 
 
 def make_sampler(name: SamplerName | str, /, **options: Any) -> Sampler:
@@ -234,7 +235,7 @@ def resolve_strategy(strategy: StrategyLike | None, metric: MetricLike | None,
         return make_strategy(strategy or default, METRIC if metric is None else metric, **options)
     if isinstance(strategy, type) and issubclass(strategy, Options):
         recipe = Recipe("strategy", strategy.__name__, strategy)
-        return _made(recipe, METRIC if metric is None else metric, options)
+        return as_strategy(_made(recipe, METRIC if metric is None else metric, options))
     found = as_strategy(strategy)
     if metric is not None or options:
         named = ", ".join([*(["metric"] if metric is not None else []), *options])
