@@ -19,7 +19,6 @@ PAGES = [HERE / "README.md", ROOT / "docs" / "guides" / "scale.md"]
 PLACE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 RESULTS = HERE / "results.json"
 MORE_CORES = HERE / "results-16-cores.json"  # a machine where Ray has cores of its own
-NODES, CORES, GPUS = 16, 32, 8  # of the cluster that the page plans, GPUs in all
 Results = dict[str, Any]
 Run = dict[str, Any]
 
@@ -35,8 +34,7 @@ def with_tables(text: str) -> str:
     here, there = read(RESULTS), read(MORE_CORES)
     tables = {"runs": runs_table(here), "bars": bars_table(here),
               "machine": machine_line(here), "runs-there": runs_table(there),
-              "machine-there": machine_line(there), "costs": costs_table(here),
-              "plan": plan_table(here)}
+              "machine-there": machine_line(there), "costs": costs_table(here)}
     return PLACE.sub(lambda m: f"{m[1]}{tables[m[2]]}\n{m[3]}", text)
 
 
@@ -133,23 +131,6 @@ def costs_table(results: Results) -> str:
         ["exact COMET (random weights of COMET-22's size)", f"{1000 * cost['comet']:.0f} ms",
          "one H200"],
         ["size on its way to a worker", f"{cost['bytes'] / 1000:.0f} kB", "the network"]])
-
-
-def plan_table(results: Results) -> str:
-    cost, cores = costs(results), NODES * CORES
-    per_hour = {
-        f"decode by chrF, {cores} cores": cores / cost["decode"],
-        "the same, as far as one local driver can read": 1 / (cost["read"] + cost["write"]),
-        f"the same, as far as the {NODES} nodes of a Ray cluster can read": NODES / cost["read"],
-        "the same, as far as the driver can keep results": 1 / cost["write"],
-        "the same, as far as 10 Gbit/s to one node carry": 10e9 / 8 / cost["bytes"],
-        f"sample, {GPUS} H200": GPUS / cost["sample"],
-        f"exact COMET, {GPUS} H200": GPUS / cost["comet"],
-        f"both, one after the other, {GPUS} H200": GPUS / (cost["sample"] + cost["comet"]),
-    }
-    return markdown(["limit", "segments an hour", "2,000,000 segments take"], (
-        [name, f"{3600 * rate:,.0f}", f"{2e6 / rate / 3600:.1f} h"]
-        for name, rate in per_hour.items()))
 
 
 def machine_line(results: Results) -> str:
