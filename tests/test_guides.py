@@ -30,6 +30,12 @@ def test_the_table_of_speed_is_made_from_the_results_of_benchmarks():
     assert table in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def test_the_speed_of_chrf_is_that_of_the_native_core_as_it_is():
+    results = json.loads((ROOT / "benchmarks" / "chrf" / "results.json").read_text("utf-8"))
+    now = load_module(ROOT / "benchmarks" / "machine.py").native_core()
+    assert results["machine"]["core"] == now, "the core has changed: run `make bench`"
+
+
 @pytest.mark.parametrize("page", ["docs/guides/scale.md", "benchmarks/scale/README.md"])
 def test_the_tables_of_scale_are_made_from_the_results_of_benchmarks(page):
     text = (ROOT / page).read_text(encoding="utf-8")

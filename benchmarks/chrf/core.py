@@ -31,5 +31,5 @@ def _accepts(core: str) -> bool:
 
 
 def describe(native: list[str], *packages: str) -> dict[str, Any]:
-    return machine.describe("numpy", *packages) | {"simd": native[0],
-                                                   "compiler": compiler_version()}
+    return machine.describe("numpy", *packages) | {
+        "simd": native[0], "compiler": compiler_version(), "core": machine.native_core()}
