@@ -16,11 +16,8 @@ aiohttp = pytest.importorskip("aiohttp", reason="needs the extra minrisk[serve]"
 
 from commands import PATIENCE, read, run, wait_for
 from mbr_server import serving, settings, started
-from minrisk.cli.options import FieldOption
-from minrisk.cli.serve import serve
 from minrisk.server.http import Keys
 from minrisk.server.sampling import SampleLimit
-from project import ROOT
 from upstream import failing, held, mock_upstream
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "a private question"}]}
@@ -408,12 +405,6 @@ def test_a_port_that_is_taken_is_told():
         result = run("serve", "--upstream", "http://x", "--port", taken.getsockname()[1])
     assert result.code == 2
     assert "choose another --port" in result.err
-
-
-def test_the_page_of_the_documentation_has_every_option():
-    text = (ROOT / "docs" / "guides" / "serve.md").read_text(encoding="utf-8")
-    flags = [param.flag for param in serve.params if isinstance(param, FieldOption)]
-    assert [flag for flag in flags if flag not in text] == []
 
 
 def test_a_configuration_file_has_the_same_options(upstream, tmp_path):
