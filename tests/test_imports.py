@@ -45,7 +45,7 @@ MAY_IMPORT = {
     # a function becomes a metric there
     "_core.fingerprint": {"_core.options"},
     "_core.adapters": PLAIN | {"_core.metric", "_core.registry", "metrics"},
-    "_core.strategy": PLAIN | {"_core.metric", "_core.adapters", "_core.pool"},
+    "_core.strategy": PLAIN | {"_core.metric", "_core.adapters", "_core.pool", "_core.batch"},
     "_core.pool": PLAIN | {"_core.metric"},
     "_core.batch": PLAIN | {"_core.metric", "_core.adapters", "_core.pool"},
     "_core.reference_parts": PROTOCOLS,

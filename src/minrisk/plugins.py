@@ -23,7 +23,13 @@ from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.sampler import PartialError, Sample, Sampler, Samples
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import MeanUtility, Strategy, segment_rng, stage_option
+from minrisk._core.strategy import (
+    MeanUtility,
+    PoolStrategy,
+    Strategy,
+    segment_rng,
+    stage_option,
+)
 
 __all__ = [
     "Ability",
@@ -39,6 +45,7 @@ __all__ = [
     "Options",
     "PartialError",
     "Pool",
+    "PoolStrategy",
     "Ranking",
     "Sample",
     "Sampler",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import numpy.typing as npt
 
 from minrisk._core.adapters import as_metric
 from minrisk._core.arrays import Floats, Ints
+from minrisk._core.batch import bind
 from minrisk._core.errors import InputError, brief
 from minrisk._core.metric import Ability, AnyMetric, Metric, required_abilities
 from minrisk._core.pool import Pool
@@ -40,6 +42,19 @@ class Strategy(Protocol):
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         """The ranking of the hypotheses of each segment, in the order of the segments."""
+
+
+class PoolStrategy(ABC):
+    """A strategy that ranks each segment by itself, from its features by the metric."""
+
+    metric: AnyMetric
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [self.rank_pool(pool) for pool in bind(self.metric, segments)]
+
+    @abstractmethod
+    def rank_pool(self, pool: Pool[Any]) -> Ranking:
+        """The ranking of the hypotheses of one segment."""
 
 
 @runtime_checkable

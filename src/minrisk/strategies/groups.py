@@ -8,7 +8,6 @@ with k-means++ initialisation (Arthur & Vassilvitskii 2007).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,18 +15,24 @@ import numpy as np
 
 from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Floats, Ints, Points
-from minrisk._core.batch import bind
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric, F, PartialStatistics
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import SELF_HELP, Budget, MeanUtility, segment_rng, shuffled
+from minrisk._core.strategy import (
+    SELF_HELP,
+    Budget,
+    MeanUtility,
+    PoolStrategy,
+    segment_rng,
+    shuffled,
+)
 
 
 @dataclass(frozen=True)
-class Standard(MeanUtility, Options):
+class Standard(MeanUtility, PoolStrategy, Options):
     """exact: every hypothesis against every reference
 
     Args:
@@ -46,11 +51,8 @@ class Standard(MeanUtility, Options):
     metric: AnyMetric = metric_option()
     leave_self_out: bool = option(False, help=SELF_HELP)
 
-    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        return [
-            pool.ranking(pool.utility(leave_self_out=self.leave_self_out))
-            for pool in bind(self.metric, segments)
-        ]
+    def rank_pool(self, pool: Pool[Any]) -> Ranking:
+        return pool.ranking(pool.utility(leave_self_out=self.leave_self_out))
 
     def partial_statistics(self, pool: Pool[F], refs: F, weights: Floats) -> PartialStatistics:
         """Weighted sums of scores; those of all parts add up to utilities."""
@@ -61,7 +63,7 @@ class Standard(MeanUtility, Options):
 
 
 @dataclass(frozen=True)
-class NByS(MeanUtility, Options):
+class NByS(MeanUtility, PoolStrategy, Options):
     """every hypothesis against `subset` of the references
 
     Args:
@@ -91,11 +93,8 @@ class NByS(MeanUtility, Options):
     leave_self_out: bool = option(False, help=SELF_HELP)
     seed: int = option(0, ge=0, help="seed of the random choice")
 
-    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        return [pool.ranking(self._utility(pool)) for pool in bind(self.metric, segments)]
-
-    def _utility(self, pool: Pool[Any]) -> Any:
-        return pool.utility(self._columns(pool.segment), self.leave_self_out)
+    def rank_pool(self, pool: Pool[Any]) -> Ranking:
+        return pool.ranking(pool.utility(self._columns(pool.segment), self.leave_self_out))
 
     def _columns(self, segment: Segment) -> Ints:
         count = len(segment.references)
@@ -111,7 +110,7 @@ CONTIGUOUS_HELP = "average neighbouring references, not a random partition"
 
 
 @dataclass(frozen=True)
-class Aggregate(MeanUtility, Options):
+class Aggregate(MeanUtility, PoolStrategy, Options):
     """every hypothesis against the average reference
 
     Args:
@@ -138,11 +137,8 @@ class Aggregate(MeanUtility, Options):
     contiguous: bool = option(False, help=CONTIGUOUS_HELP)
     seed: int = option(0, ge=0, help="seed of the random partition")
 
-    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        return [
-            pool.ranking(pool.utility_of_averages(self._split(pool.segment)))
-            for pool in bind(self.metric, segments)
-        ]
+    def rank_pool(self, pool: Pool[Any]) -> Ranking:
+        return pool.ranking(pool.utility_of_averages(self._split(pool.segment)))
 
     def partial_statistics(self, pool: Pool[F], refs: F, weights: Floats) -> PartialStatistics:
         if self.groups != 1:
@@ -159,7 +155,7 @@ class Aggregate(MeanUtility, Options):
 
 
 @dataclass(frozen=True)
-class Centroid(MeanUtility, Options):
+class Centroid(MeanUtility, PoolStrategy, Options):
     """every hypothesis against the averages of clusters of references
 
     Costs n * k evaluations, and k-means on the embeddings of the references.
@@ -190,9 +186,8 @@ class Centroid(MeanUtility, Options):
     iterations: int = option(10, ge=0, help="largest number of k-means iterations")
     seed: int = option(0, ge=0, help="seed of the first centroids")
 
-    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        return [pool.ranking(pool.utility_of_averages(self._groups(pool)))
-                for pool in bind(self.metric, segments)]
+    def rank_pool(self, pool: Pool[Any]) -> Ranking:
+        return pool.ranking(pool.utility_of_averages(self._groups(pool)))
 
     def _groups(self, pool: Pool[Any]) -> Groups:
         weights = pool.segment.weights

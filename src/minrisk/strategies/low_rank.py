@@ -6,7 +6,6 @@ Algorithms.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,18 +13,17 @@ import numpy as np
 
 from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.batch import bind
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
-from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import Budget, MeanUtility, segment_rng
+from minrisk._core.segment import Ranking
+from minrisk._core.strategy import Budget, MeanUtility, PoolStrategy, segment_rng
 
 _MAX_BLOCKS = 32  # blocks of hypotheses
 
 
 @dataclass(frozen=True)
-class LowRank(MeanUtility, Options):
+class LowRank(MeanUtility, PoolStrategy, Options):
     """some of the pairs, the others estimated by matrix completion
 
     Costs `budget` * n * m evaluations, and alternating least squares. Hypotheses are split into
@@ -56,11 +54,8 @@ class LowRank(MeanUtility, Options):
     iterations: int = option(10, ge=0, help="number of iterations of alternating least squares")
     seed: int = option(0, ge=0, help="seed of the choice of pairs and of the first factors")
 
-    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        return [self._rank(pool) for pool in bind(self.metric, segments)]
-
-    def _rank(self, whole: Pool[Any]) -> Ranking:
-        pool, inverse = whole.distinct_hypotheses()
+    def rank_pool(self, pool: Pool[Any]) -> Ranking:
+        pool, inverse = pool.distinct_hypotheses()
         rng = segment_rng(self.seed, pool.segment)
         columns, mass = pool.distinct_references()
         rows = _random_blocks(len(pool.hyp_rows), rng)

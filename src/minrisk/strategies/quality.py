@@ -20,12 +20,12 @@ from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import SELF_HELP, Budget
+from minrisk._core.strategy import SELF_HELP, Budget, PoolStrategy
 from minrisk.strategies.cascade import KEEP_HELP, UncountedStage, best_rows, rank_among
 
 
 @dataclass(frozen=True)
-class Rerank(Options):
+class Rerank(PoolStrategy, Options):
     """ranks by quality estimation from the source, without references
 
     Costs one evaluation per hypothesis.
@@ -47,8 +47,8 @@ class Rerank(Options):
     cost: ClassVar[str] = "n estimates of quality"
     metric: AnyMetric = metric_option(needs=Ability.QUALITY)
 
-    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        return [pool.ranking(pool.quality()) for pool in bind(self.metric, segments)]
+    def rank_pool(self, pool: Pool[Any]) -> Ranking:
+        return pool.ranking(pool.quality())
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class MBRBoN(Options):
 
 
 @dataclass(frozen=True)
-class UniversalSelfConsistency(Options):
+class UniversalSelfConsistency(PoolStrategy, Options):
     """asks once for the best of all hypotheses, which a judge sees together
 
     The chosen hypothesis has the utility 1 and the others 0, in the order of the samples. Distinct
@@ -163,5 +163,5 @@ class UniversalSelfConsistency(Options):
     cost: ClassVar[str] = "one request"
     metric: AnyMetric = metric_option(needs=Ability.CHOICE)
 
-    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        return [pool.ranking(pool.choice()) for pool in bind(self.metric, segments)]
+    def rank_pool(self, pool: Pool[Any]) -> Ranking:
+        return pool.ranking(pool.choice())

@@ -11,7 +11,6 @@ suffice.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -19,13 +18,19 @@ import numpy as np
 
 from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Distinct, Floats, Ints
-from minrisk._core.batch import bind
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool, Tally
-from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import Budget, MeanUtility, resampled, segment_rng, shuffled
+from minrisk._core.segment import Ranking
+from minrisk._core.strategy import (
+    Budget,
+    MeanUtility,
+    PoolStrategy,
+    resampled,
+    segment_rng,
+    shuffled,
+)
 
 
 class Race:
@@ -121,7 +126,7 @@ def steps_of(count: int) -> int:
 
 
 @dataclass(frozen=True)
-class Prune(MeanUtility, Options):
+class Prune(MeanUtility, PoolStrategy, Options):
     """drops hypotheses that rarely win as references double
 
     Costs n * start evaluations; each further step doubles the references of the remaining
@@ -159,10 +164,7 @@ class Prune(MeanUtility, Options):
                            help="number of resamples of the references, to count wins")
     seed: int = option(0, ge=0, help="seed of the random choices")
 
-    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        return [self._rank(pool) for pool in bind(self.metric, segments)]
-
-    def _rank(self, pool: Pool[Any]) -> Ranking:
+    def rank_pool(self, pool: Pool[Any]) -> Ranking:
         rng = segment_rng(self.seed, pool.segment)
         race = Race(pool, shuffled(pool.segment, rng))
         first, *later = self._sizes(len(pool.ref_rows))
@@ -196,7 +198,7 @@ class Prune(MeanUtility, Options):
 
 
 @dataclass(frozen=True)
-class Adaptive(MeanUtility, Options):
+class Adaptive(MeanUtility, PoolStrategy, Options):
     """keeps the better half at each step, with more references each time
 
     All hypotheses of a step are scored against the same references (hence "correlated") and keep
@@ -222,10 +224,7 @@ class Adaptive(MeanUtility, Options):
     budget: float = option(0.125, gt=0, le=1, help="share of all pairs that may be evaluated")
     seed: int = option(0, ge=0, help="seed of the order of references")
 
-    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        return [self._rank(pool) for pool in bind(self.metric, segments)]
-
-    def _rank(self, pool: Pool[Any]) -> Ranking:
+    def rank_pool(self, pool: Pool[Any]) -> Ranking:
         segment = pool.segment
         race = Race(pool, shuffled(segment, segment_rng(self.seed, segment)))
         race.halve(int(self.budget * race.left * len(segment.references)))
@@ -237,7 +236,7 @@ _MIN_REFERENCES = 8
 
 
 @dataclass(frozen=True)
-class ControlVariate(MeanUtility, Options):
+class ControlVariate(MeanUtility, PoolStrategy, Options):
     """as adaptive, with a linear surrogate of the metric as control variate (ours)
 
     Like `adaptive`, but hypotheses with a low mean of the surrogate are dropped before any pair is
@@ -265,11 +264,8 @@ class ControlVariate(MeanUtility, Options):
     budget: float = option(1 / 32, gt=0, le=1, help="share of all pairs that may be evaluated")
     seed: int = option(0, ge=0, help="seed of the order of references")
 
-    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        return [self._rank(pool) for pool in bind(self.metric, segments)]
-
-    def _rank(self, whole: Pool[Any]) -> Ranking:
-        pool, inverse = whole.distinct_hypotheses()
+    def rank_pool(self, pool: Pool[Any]) -> Ranking:
+        pool, inverse = pool.distinct_hypotheses()
         segment = pool.segment
         first = pool.ranking(pool.surrogate_mean())
         count, references = len(first.order), len(segment.references)

@@ -14,12 +14,12 @@ import numpy as np
 
 from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Floats, Ints, first_places
-from minrisk._core.batch import as_batch, bind
+from minrisk._core.batch import as_batch
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import MeanUtility
+from minrisk._core.strategy import MeanUtility, PoolStrategy
 from minrisk.strategies.cascade import UncountedStage, rank_among
 from minrisk.strategies.groups import Standard
 from minrisk.strategies.uncertain import THRESHOLD, clusters
@@ -28,7 +28,7 @@ SIZE_HELP = "size of the set, if there are as many different texts"
 
 
 @dataclass(frozen=True)
-class Diverse(MeanUtility, Options):
+class Diverse(MeanUtility, PoolStrategy, Options):
     """exact, with a diverse set of good hypotheses first (DMBR)
 
     The set maximises, greedily, the sum of its utilities minus `diversity` / size times the sum of
@@ -54,10 +54,7 @@ class Diverse(MeanUtility, Options):
     size: int = option(4, ge=1, help=SIZE_HELP)
     diversity: float = option(1.0, help="weight of the similarity within the set")
 
-    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        return [self._rank(pool) for pool in bind(self.metric, segments)]
-
-    def _rank(self, pool: Pool[Any]) -> Ranking:
+    def rank_pool(self, pool: Pool[Any]) -> Ranking:
         utility = pool.utility()
         different = first_places(pool.hyp_rows)
         chosen = self._chosen(pool.keep(different), utility[different])
@@ -81,7 +78,7 @@ def _similarity(among: Pool[Any], row: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class Medoids(MeanUtility, Options):
+class Medoids(MeanUtility, PoolStrategy, Options):
     """exact, with a set of k medoids of the references first (KMBR)
 
     The set maximises the mean, over references, of the best score of a member. It is built
@@ -107,10 +104,7 @@ class Medoids(MeanUtility, Options):
     size: int = option(4, ge=1, help=SIZE_HELP)
     exchanges: int = option(10, ge=0, help="largest number of rounds of exchanges")
 
-    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        return [self._rank(pool) for pool in bind(self.metric, segments)]
-
-    def _rank(self, pool: Pool[Any]) -> Ranking:
+    def rank_pool(self, pool: Pool[Any]) -> Ranking:
         distinct, inverse = pool.distinct_hypotheses()
         columns, mass = pool.distinct_references()
         scores = distinct.scores(columns)
