@@ -24,6 +24,7 @@ from minrisk.metrics import _backend
 from minrisk.metrics.ngram import bleu_plain
 from minrisk.metrics.ngram.tokenizers import BUILTIN
 from native_twin import check_twin
+from small_metrics import scores
 from tolerance import assert_close
 
 logging.getLogger("sacrebleu").setLevel(logging.ERROR)  # it warns of every sentence
@@ -46,10 +47,6 @@ METRICS = st.builds(
 WORDS = ["the", "cat", "sat", "on", "mat", "a", "."]
 ALIKE = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
 LISTS = st.one_of(text_lists, marked_lists, st.lists(ALIKE, min_size=1, max_size=6))
-
-
-def scores(metric: minrisk.BLEU, hyps: list[str], refs: list[str]) -> np.ndarray:
-    return metric.scores(metric.features(hyps), metric.features(refs))
 
 
 def sacrebleu(metric: minrisk.BLEU) -> theirs.BLEU:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import minrisk
 from commands import PATIENCE, run, spawn, write
-from generators import FEW, cases, text_lists
+from generators import text_lists
 from minrisk._core.adapters import as_metric
 from minrisk._core.fingerprint import fingerprint
 from minrisk._core.metric import Ability
@@ -33,36 +33,11 @@ from minrisk.metrics.votes.exact_match import ExactMatch
 from minrisk.metrics.wrappers.cached import Cached, _Keys, _table
 from minrisk.metrics.wrappers.combined import Combined, Symmetric
 from minrisk.strategies.confident import MAX_CONTENDERS
-from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, PARTS_CHECKS, check_metric
-from small_metrics import many
+from minrisk.testing import check_metric
+from small_metrics import many, scores
 from tolerance import assert_close
 
 CHRF = minrisk.ChrF()
-AVERAGES = st.builds(Combined, st.just((CHRF, ExactMatch(lowercase=True))),
-                     weights=st.tuples(st.floats(-2, 2), st.floats(0, 2)),
-                     by=st.sampled_from(["score", "rank"]))
-WRAPPED = st.sampled_from([Combined((CHRF, Edit())), Combined((CHRF, Edit()), by="rank"),
-                           Combined((CHRF, Edit()), by="product"),
-                           Symmetric(CHRF), Cached(CHRF), Cached(Symmetric(Edit()))])
-
-
-def scores(metric, hyps, refs):
-    return metric.scores(metric.features(hyps), metric.features(refs))
-
-
-@pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS, *PARTS_CHECKS],
-                         ids=lambda c: c.__name__)
-@FEW
-@given(metric=AVERAGES, case=cases())
-def test_combined_averages_keep_the_contract(check, metric, case):
-    check(metric, case, 1e-9)
-
-
-@pytest.mark.parametrize("check", METRIC_CHECKS, ids=lambda c: c.__name__)
-@FEW
-@given(metric=WRAPPED, case=cases())
-def test_wrappers_keep_the_contract(check, metric, case):
-    check(metric, case, 1e-9)
 
 
 @given(hyps=text_lists, refs=text_lists)

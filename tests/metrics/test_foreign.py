@@ -18,6 +18,7 @@ from minrisk._core.registry import METRICS
 from minrisk.metrics.user_code.command import Command, Program, _program
 from minrisk.metrics.user_code.python import Python
 from minrisk.testing import check_metric
+from small_metrics import scores
 
 FUNCTIONS = '''
 def overlap(hypothesis, reference):
@@ -70,11 +71,6 @@ import pathlib, time
 print("welcome")
 constant = 3
 '''
-
-
-def scores(metric, hyps, refs, source=None):
-    return metric.scores(metric.features(hyps), metric.features(refs),
-                         None if source is None else metric.features([source]))
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import minrisk
-from generators import FEW, cases, text_lists
+from generators import text_lists
 from minrisk.metrics.ngram.rouge import Rouge, RougeL
-from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, PARTS_CHECKS
+from small_metrics import scores
 from tolerance import assert_close
 
 ROUGE = st.builds(Rouge, n=st.integers(1, 4), stemmer=st.booleans())
@@ -18,10 +18,6 @@ ROUGE_L = st.builds(RougeL, stemmer=st.booleans())
 ENGLISH = st.lists(st.lists(st.sampled_from(["runs", "running", "ponies", "the", "The", "cat's",
                                              "a-b", "Straße", "42"]), max_size=30).map(" ".join),
                    min_size=1, max_size=4)
-
-
-def scores(metric: Rouge | RougeL, hyps: list[str], refs: list[str]) -> np.ndarray:
-    return metric.scores(metric.features(hyps), metric.features(refs))
 
 
 def package_scores(metric: Rouge | RougeL, hyps: list[str], refs: list[str]) -> np.ndarray:
@@ -46,21 +42,6 @@ def test_very_long_texts_equal_rouge_score(metric):
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(["the", "cat", "sat", "mat", "on"], size)) for size in (700, 900)]
     assert_close(scores(metric, texts, texts), package_scores(metric, texts, texts))
-
-
-@pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS, *PARTS_CHECKS],
-                         ids=lambda c: c.__name__)
-@FEW
-@given(metric=ROUGE, case=cases())
-def test_rouge_n_keeps_the_contract(check, metric, case):
-    check(metric, case, 1e-9)
-
-
-@pytest.mark.parametrize("check", METRIC_CHECKS, ids=lambda c: c.__name__)
-@FEW
-@given(metric=ROUGE_L, case=cases())
-def test_rouge_l_keeps_the_contract(check, metric, case):
-    check(metric, case, 1e-9)
 
 
 def test_no_words_in_an_n_gram_are_refused():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minrisk
-from generators import cases, text_lists
+from generators import FEW, cases, text_lists
 from minrisk._core.groups import WeightedRows
 from minrisk.testing import check_strategy
 from small_metrics import Counting
@@ -110,6 +110,13 @@ def test_leaving_self_out_is_by_position(hyps):
         others = [h for j, h in enumerate(hyps) if j != i]
         expected = minrisk.decode([hyp], others).utility[0]
         assert_close(ranking.utility[i], expected, scale=100)
+
+
+@FEW
+@given(segments=st.lists(cases(), min_size=1, max_size=3))
+def test_leaving_self_out_keeps_the_contract(segments):
+    check_strategy(minrisk.Standard(CHRF, leave_self_out=True), [
+        minrisk.Segment(case.hyps, position=i) for i, case in enumerate(segments)])
 
 
 @given(case=cases(), data=st.data())

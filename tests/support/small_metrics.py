@@ -1,4 +1,4 @@
-"""Metrics of a few lines that tests understand, and texts for them."""
+"""Metrics of a few lines that tests understand, texts for them, and scores of any metric."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 import minrisk
+
+
+def scores(metric, hyps, refs, source=None):
+    """The score of each hypothesis with each reference."""
+    return metric.scores(metric.features(hyps), metric.features(refs),
+                         None if source is None else metric.features([source]))
 
 
 class Counting:
