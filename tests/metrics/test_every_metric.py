@@ -302,6 +302,27 @@ def test_a_batch_of_one_changes_no_bit(metric):
     check_strategy(minrisk.Standard(replace(metric, tokens=1)), segments)
 
 
+@pytest.mark.parametrize("metric", ["comet-qe", "comet-kiwi", "bertscore", "bleurt"],
+                         indirect=True)
+def test_half_precision_is_near(metric):
+    texts = ["The old bridge.", "A new bridge?", "a cat"]
+    exact, half = (scores(replace(metric, dtype=dtype), texts, texts) for dtype in ("fp32", "bf16"))
+    assert_close(half, exact, "bf16")
+    assert np.any(half != exact)
+
+
+@pytest.mark.parametrize("metric", ON_TORCH, indirect=True)
+def test_a_text_that_is_cut_off_is_told(metric):
+    with pytest.warns(UserWarning, match=r"more (than \d+ )?tokens"):
+        scores(replace(metric), [LONG], ["b"])
+
+
+@pytest.mark.parametrize("metric", ON_TORCH, indirect=True)
+def test_a_model_that_is_not_there_is_told(metric):
+    with pytest.raises(minrisk.InputError, match="owner/absent"):
+        scores(replace(metric, model="owner/absent"), ["a"], ["b"])
+
+
 @pytest.mark.parametrize("metric", ["bleurt", "metricx", "xcomet"], indirect=True)
 def test_progress_counts_pairs(metric):
     told = []

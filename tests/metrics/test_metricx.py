@@ -98,7 +98,6 @@ def test_a_model_with_missing_weights_is_told(metricx, tmp_path):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"model": "owner/absent"}, "owner/absent: there is no such folder"),
     ({"tokenizer": "owner/absent"}, "neither the local cache nor the hub has its spiece.model"),
     ({"tokenizer": str(DATA)}, "found no spiece.model")])
 def test_files_that_are_not_there_are_told(metricx, options, message):
