@@ -49,7 +49,7 @@ class Signal:
         """The values so that larger ones are surer; a choice without one is the least sure."""
         signed = -values if self.is_doubt else values
         known = signed[np.isfinite(signed)]
-        least = 0.0 if self.is_share else float(known.min(initial=np.inf))
+        least = 0.0 if self.is_share and not self.is_doubt else float(known.min(initial=np.inf))
         return np.where(np.isfinite(signed), signed, least if math.isfinite(least) else 0.0)
 
 
@@ -62,6 +62,7 @@ SIGNALS = {signal.name: signal for signal in (
     Signal("uncertainty.utility"),
     Signal("uncertainty.clusters", is_doubt=True),
     Signal("uncertainty.unanswered", is_share=True, is_doubt=True),
+    Signal("confidence.disagreement", is_share=True, is_doubt=True),
     Signal("confidence.margin"),
     Signal("confidence.gain"),
     Signal("confidence.cocoa", is_doubt=True),

@@ -31,6 +31,8 @@ class Sample:
         length: number of tokens, if the tokens are not known.
         finish_reason: "stop", "length" and so on, if the sampler reports it.
         reasoning: the reasoning before the text, if the model separates it.
+        model: name of the model, if the samples of a prompt are of several.
+        weight: how much the sample counts as a reference, beside those of other models.
 
     >>> Sample("Hello!", count=2).count
     2
@@ -44,6 +46,8 @@ class Sample:
     length: int | None = None
     finish_reason: str | None = None
     reasoning: str | None = None
+    model: str | None = None
+    weight: float = 1.0
 
 
 class Samples(list[Sample]):
@@ -239,7 +243,8 @@ def columns(samples: Iterable[Sample], repeat: bool = False) -> dict[str, Any]:
     """Columns of distinct texts with their counts, or of every single sample (`repeat`).
 
     Log-probabilities and lengths are included if every sample has one, finish reasons if any is
-    not "stop", reasoning if any sample has it, and the total usage if it is known.
+    not "stop", reasoning if any sample has it, and the total usage if it is known. Samples of
+    several models have their names, and the weights of these if they differ.
     """
     rows = _repeated(samples) if repeat else distinct(samples)
     fields: dict[str, Any] = {"samples": [row.text for row in rows]}
@@ -255,6 +260,10 @@ def columns(samples: Iterable[Sample], repeat: bool = False) -> dict[str, Any]:
         fields["finish_reasons"] = [row.finish_reason for row in rows]
     if any(row.reasoning is not None for row in rows):
         fields["reasoning"] = [row.reasoning for row in rows]
+    if any(row.model is not None for row in rows):
+        fields["models"] = [row.model for row in rows]
+    if any(row.weight != 1 for row in rows):
+        fields["weights"] = [row.weight for row in rows]
     return fields | _usage(samples)
 
 
@@ -273,11 +282,14 @@ def columns_with_references(samples: Iterable[Sample], references: Iterable[Samp
     their own.
     """
     fields = {f"sample_{name}" if name in REFERENCE_COLUMNS else name: values
-             for name, values in columns(samples, repeat).items() if name != "usage"}
+             for name, values in columns(samples, repeat).items()
+              if name not in ("usage", "weights")}
     others = columns(references, repeat)
     fields["references"] = others["samples"]
-    if not repeat:
-        fields["weights"] = others["counts"]
+    if not repeat or "weights" in others:
+        ones = [1] * len(others["samples"])
+        fields["weights"] = [count * weight for count, weight in zip(
+            others.get("counts", ones), others.get("weights", ones), strict=True)]
     fields |= {name: others[name] for name in REFERENCE_COLUMNS if name in others}
     return fields | _usage(samples, references)
 
@@ -288,11 +300,12 @@ def _usage(*parts: Iterable[Sample]) -> dict[str, Any]:
 
 
 def distinct(samples: Iterable[Sample]) -> list[Sample]:
-    """Equal texts merged into one sample, which keeps the highest log-probability."""
-    rows: dict[str, Sample] = {}
+    """Equal texts of a model merged into one sample, which keeps the highest log-probability."""
+    rows: dict[tuple[str, str | None], Sample] = {}
     for sample in samples:
-        known = rows.get(sample.text)
-        rows[sample.text] = sample if known is None else _merged(known, sample)
+        key = sample.text, sample.model
+        known = rows.get(key)
+        rows[key] = sample if known is None else _merged(known, sample)
     return list(rows.values())
 
 

@@ -18,6 +18,7 @@ from minrisk._core.weights import (
     check_total,
     checked_counts,
     checked_logprobs,
+    checked_models,
     checked_numbers,
     checked_outcomes,
     checked_texts,
@@ -51,6 +52,7 @@ class Segment:
     logprobs: Floats | None  # (H,) log-probabilities of the hypotheses, if known
     lengths: Floats | None  # (H,) lengths of the hypotheses in tokens, if known
     outcomes: Segment | None  # the same problem with the outcome of each hypothesis as its text
+    models: tuple[str | None, ...] | None  # (R,) of the references, if they are of several
 
     def __init__(
         self,
@@ -63,6 +65,7 @@ class Segment:
         logprobs: npt.ArrayLike | None = None,
         lengths: npt.ArrayLike | None = None,
         outcomes: Sequence[str | None] | None = None,
+        models: Sequence[str | None] | None = None,
     ) -> None:
         """Check the arguments and fill in the defaults.
 
@@ -78,6 +81,7 @@ class Segment:
             lengths: length of each hypothesis in tokens, for the metric `logprob`.
             outcomes: what each hypothesis printed or returned when it was executed, for metrics
                 that compare outcomes; given references are then outcomes too. None: no outcome.
+            models: name of the model of each hypothesis, if they are samples of several.
 
         Raises:
             InputError: if a list is empty, has the wrong length or holds values of another type.
@@ -109,6 +113,8 @@ class Segment:
             "outcomes": None if outcomes is None else Segment(
                 checked_outcomes(outcomes, len(hyps)), references, source, weights, position,
                 counts),
+            "models": None if models is None or references is not None else tuple(
+                np.repeat(np.array(checked_models(models, len(hyps)), object), times).tolist()),
         }
         vars(self).update(fields)
 
@@ -162,6 +168,8 @@ class Confidence:
         logprob: mean log-probability of a token of the choice, or of the samples with its answer.
         cocoa: -logprob times the disagreement of the references with the choice, from 0 to 1
             (Vashurin et al. 2025): large where the choice is uncertain.
+        disagreement: of samples of several models, from 0 to 1: one minus the mean agreement of
+            samples of different models, as a share of that of samples of the same model.
         calibrated: probability that the choice is right, by a calibration.
 
     >>> Confidence(margin=2.5, probability=0.9).probability
@@ -176,6 +184,7 @@ class Confidence:
     gain: float | None = None
     logprob: float | None = None
     cocoa: float | None = None
+    disagreement: float | None = None
     calibrated: float | None = None
 
 

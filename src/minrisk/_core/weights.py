@@ -143,6 +143,16 @@ def checked_outcomes(outcomes: Sequence[str | None], count: int) -> tuple[str, .
     return texts
 
 
+def checked_models(models: Sequence[str | None], count: int) -> list[str | None]:
+    """(H,) the names of models."""
+    is_list = isinstance(models, Sequence) and not isinstance(models, str)
+    given = list(models) if is_list else []
+    if len(given) != count or not all(isinstance(name, str | None) for name in given):
+        raise InputError(f"models must be a list of {count} names (one per hypothesis); got "
+                         f"{brief(models)}")
+    return given
+
+
 def check_total(counts: Ints) -> None:
     if counts.sum() > MAX_SAMPLES:
         raise InputError(f"counts add up to {counts.sum():,} samples of one segment; the maximum "

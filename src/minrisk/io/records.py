@@ -52,12 +52,35 @@ class Weighting:
 
         Weights are per sample if texts are `repeated` by their counts, otherwise per text.
         """
+        own = found.get("weights")  # of the models
         if not self.by_logprobs:
-            return None
+            return None if own is None else np.multiply(own, 1 if repeated else found["counts"])
         if "logprobs" not in found:
             raise InputError("expected log-probabilities as weights, but the sampler has none")
-        return self.of(found["logprobs"], found["samples"], found.get("lengths"),
-                       found["counts"] if repeated else None)
+        weights = self.of_models(found["logprobs"], found["samples"], found.get("lengths"),
+                                 found["counts"], found.get("models"), own)
+        return weights if repeated else weights * np.asarray(found["counts"])
+
+    def of_models(self, logprobs: Sequence[float], texts: Sequence[str],
+                  lengths: Sequence[float] | None, counts: Sequence[int] | None,
+                  models: Sequence[str | None] | None,
+                  weights: Sequence[float] | None) -> Floats:
+        """Weights from the log-probabilities of several models, each for its own samples.
+
+        Probabilities of different models are not compared: together, the samples of a model weigh
+        as much as without log-probabilities.
+        """
+        if models is None:
+            return self.of(logprobs, texts, lengths, counts)
+        found = np.zeros(len(texts))
+        mass = np.ones(len(texts)) if weights is None else np.array(weights, np.float64)
+        mass *= 1 if counts is None else np.asarray(counts)
+        for model in dict.fromkeys(models):
+            rows = [row for row, name in enumerate(models) if name == model]
+            own = [None if values is None else [values[row] for row in rows]
+                   for values in (logprobs, texts, lengths, counts)]
+            found[rows] = self.of(*own) * mass[rows].sum()  # type: ignore[arg-type]
+        return found
 
     def or_uniform(self, found: Mapping[str, Any]) -> Weighting:
         """This weighting; uniform if it needs log-probabilities that the columns lack."""
@@ -79,7 +102,7 @@ def segment_of(samples: Iterable[Sample], source: str | None, weighting: Weighti
         references, weights = others["samples"], weighting.of_columns(others, repeated=False)
         weights = others["counts"] if weights is None else weights
     return Segment(found["samples"], references, source, weights, index, found["counts"],
-                   found.get("logprobs"), found.get("lengths"))
+                   found.get("logprobs"), found.get("lengths"), models=found.get("models"))
 
 
 def segment_among(samples: Sequence[Sample], others: Iterable[Sample], source: str | None,

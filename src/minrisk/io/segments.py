@@ -38,7 +38,7 @@ from minrisk.io.remote import redact_url
 # lists with one value per sample or reference
 SAMPLE_FIELDS = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "lengths",
                            "truncated_logprobs", "finish_reasons", "outcomes", "reasoning",
-                           "sample_logprobs", "sample_lengths"})
+                           "sample_logprobs", "sample_lengths", "models"})
 KNOWN_FIELDS = SAMPLE_FIELDS | {"id", "source", "references", "uncompared"}
 
 # fields that `decode` writes about the choice in each segment
@@ -86,9 +86,10 @@ class SampleReader:
 
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
         """The record with the segment from the fields of a line."""
+        theirs = {"models"} if models_of(fields) is None else set()
         parsed: dict[str, Any] = {"fields": {key: value
                                              for key, value in without_choice(fields).items()
-                                             if key not in KNOWN_FIELDS}}
+                                             if key not in KNOWN_FIELDS - theirs}}
         if not self.is_vote and _is_choice(fields) and "votes" in fields:
             warn(OTHER_VOTES)
         try:
@@ -121,7 +122,7 @@ class SampleReader:
         of_samples = "" if references is None else "sample_"  # otherwise they are the references'
         return Segment(hypotheses, references, source_of(fields), weights, index, counts,
                        _numbers(own, f"{of_samples}logprobs"),
-                       _numbers(own, f"{of_samples}lengths"), outcomes)
+                       _numbers(own, f"{of_samples}lengths"), outcomes, models_of(fields))
 
     def _weights(self, fields: dict[str, Any], texts: list[Any],
                  counts: list[int] | None = None) -> Floats | list[Any] | None:
@@ -134,7 +135,8 @@ class SampleReader:
                              for name in ("logprobs", "lengths"))
         if logprobs is not None:
             checked_logprobs(logprobs, len(texts), of)
-        if weights is not None and logprobs is not None and of_samples:
+        models = models_of(fields) if of_samples else None
+        if weights is not None and logprobs is not None and of_samples and models is None:
             raise InputError("found both weights and logprobs of the samples, wanted one of them")
         if self.weighting.by == "auto":
             # no warning with counts: such samples were drawn, so uniform weights are expected
@@ -143,7 +145,7 @@ class SampleReader:
             return weights
         if logprobs is None:
             raise InputError("found no logprobs, wanted them as weights of the references")
-        return self.weighting.of(logprobs, texts, lengths, counts)
+        return self.weighting.of_models(logprobs, texts, lengths, counts, models, weights)
 
 
 def without_choice(fields: dict[str, Any]) -> dict[str, Any]:
@@ -204,8 +206,10 @@ def _with_dissent(segment: Segment, count: int) -> Segment:
     own, size = segment.weights[columns], len(segment.hypotheses)
     more = {name: None if values is None else [*values, values.mean()]
             for name, values in (("logprobs", segment.logprobs), ("lengths", segment.lengths))}
+    models = None if segment.models is None else [
+        *(segment.models[column] for column in columns.tolist()), None]
     larger = Segment([*segment.hypotheses, ""], None, segment.source, [*own, own.mean()],
-                     segment.position, [*segment.counts, count], **more)
+                     segment.position, [*segment.counts, count], models=models, **more)
     found = larger.keep(np.arange(size))
     return found if segment.rows is None else found.among(segment.rows)
 
@@ -308,6 +312,8 @@ def columns_of(segment: Segment) -> dict[str, Any]:
     of_samples = "" if segment.self_columns is not None else "sample_"
     if segment.source is not None:
         fields["source"] = segment.source
+    if segment.self_columns is not None and segment.models is not None:
+        fields["models"] = [segment.models[column] for column in segment.self_columns.tolist()]
     if segment.self_columns is None:
         fields |= {"references": list(segment.references), "weights": segment.weights.tolist()}
     elif np.ptp(segment.weights):
@@ -355,6 +361,17 @@ def _list(fields: dict[str, Any], name: str) -> list[Any] | None:
     if values is not None and not isinstance(values, list):
         raise InputError(f"found {name} {show(values)}, wanted a list")
     return values
+
+
+def models_of(fields: Mapping[str, Any]) -> list[str | None] | None:
+    """The model of each sample, in a record with samples of several models.
+
+    A field of this name that is no such list is the user's own.
+    """
+    found, samples = fields.get("models"), fields.get("samples")
+    is_list = isinstance(found, list) and isinstance(samples, list) and (
+        len(found) == len(samples) and all(isinstance(name, str | None) for name in found))
+    return found if is_list else None
 
 
 def _numbers(fields: dict[str, Any], name: str) -> list[Any] | None:

@@ -180,7 +180,7 @@ def confidence_fields(found: Confidence) -> dict[str, Any]:
                               "probability": finite_or_none(found.probability)}
     if found.share is not None:
         fields |= {"share": found.share, "interval": found.interval}
-    fields |= {name: value for name in ("gain", "logprob", "cocoa", "calibrated")
+    fields |= {name: value for name in ("gain", "logprob", "cocoa", "disagreement", "calibrated")
                if (value := getattr(found, name)) is not None}
     return fields if found.reason is None else fields | {"reason": found.reason}
 

@@ -38,6 +38,7 @@ _MIN_FREEDOM = 0.25
 # with 0 a single vote among such samples would have a probability of a half
 _UNANSWERED = 0.5
 _Z = NormalDist().inv_cdf(0.975)  # for 95% intervals
+_MAX_COMPARED = 64  # texts of which models are compared, if a model compares them
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class Confident(MeasuringStrategy):
     strategy and that of a finite sample. It costs 20 * m further evaluations. In a vote, it is the
     probability that no other answer, seen or unseen, is more probable. Strategies whose utilities
     are not means of scores over references, such as `rerank`, get a margin, and a reason why there
-    is no probability.
+    is no probability. If the samples are of several models, it adds how far these disagree, which
+    compares all texts with all.
 
     Args:
         strategy: the strategy whose choice is assessed.
@@ -88,7 +90,9 @@ class Confident(MeasuringStrategy):
         else:
             confidence, agreement = self._of_utilities(margin, pool.keep(rows), source)
         logprob = _token_logprob(pool.segment, choices == choices[ranking.best])
+        between = None if source is None else _disagreement(pool)
         confidence = replace(confidence, gain=_gain(ranking, pool.segment), logprob=logprob,
+                             disagreement=between,
                              cocoa=None if logprob is None or np.isnan(agreement)
                              else max(0.0, -logprob * (1 - agreement)))
         return replace(ranking, confidence=confidence, pairs=ranking.pairs + pool.tally.pairs)
@@ -155,6 +159,58 @@ def _agreement(contenders: Pool[Any], scores: Floats, columns: Ints, mass: Float
         return np.nan
     agreement = contenders.metric.agreement(scores, np.full(columns.size, scores[0, own[0]]))
     return float(np.clip(agreement[0], 0, 1) @ mass)
+
+
+def _disagreement(pool: Pool[Any]) -> float | None:
+    """The disagreement of several models in a segment; None if it has samples of one only."""
+    models, own = pool.segment.models, pool.segment.self_columns
+    names = sorted({name for name in models or () if name is not None})
+    if models is None or own is None or len(names) < 2:
+        return None
+    distinct, _ = pool.distinct_hypotheses()
+    size = len(distinct.hyp_rows)
+    if pool.metric.loads_model and size > _MAX_COMPARED:
+        distinct = distinct.keep(np.linspace(0, size - 1, _MAX_COMPARED).astype(int))
+    columns = distinct.segment.self_columns
+    assert columns is not None
+    scores = distinct.scores(columns)
+    agreement = np.clip(scores if pool.metric.is_vote  # 0 also for two texts without an answer
+                        else pool.metric.agreement(scores, scores.diagonal()), 0, 1)
+    is_text = pool.ref_rows == distinct.hyp_rows[:, None]  # (D, R)
+    is_model = np.array(models, object) == np.array(names, object)[:, None]  # (M, R)
+    # samples without an answer agree with none; texts that are left out do not count
+    counted = is_text.any(axis=0) | ~np.isin(pool.ref_rows, pool.hyp_rows)
+    return disagreement(agreement, is_model @ is_text.T.astype(np.float64),
+                        (is_model & counted).sum(axis=1))
+
+
+def disagreement(agreement: Floats, counts: Floats, sizes: Ints) -> float | None:
+    """One minus the mean agreement between models, as a share of that within models.
+
+    For votes this is one minus Morisita's index of overlap (1959): 0 if the answers of all models
+    have the same distribution, 1 if no answer is shared. Each model, and each pair of models, has
+    the same weight; a sample is not compared with itself.
+
+    Args:
+        agreement: (D, D) of texts with texts, from 0 to 1.
+        counts: (M, D) samples of each model with each text.
+        sizes: (M,) samples of each model, including those that agree with none.
+
+    Returns:
+        From 0 to 1; None if no model has two samples that agree.
+
+    >>> same, different = np.array([[3, 1], [3, 1]]), np.array([[4, 0], [0, 4]])
+    >>> [disagreement(np.eye(2), counts, np.array([4, 4])) for counts in (same, different)]
+    [0.0, 1.0]
+    """
+    pairs = np.outer(sizes, sizes) - np.diag(sizes)
+    summed = counts @ agreement @ counts.T - np.diag(counts @ agreement.diagonal())
+    mean = np.divide(summed, pairs, out=np.full(pairs.shape, np.nan), where=pairs > 0)
+    is_same = np.eye(len(sizes), dtype=bool)
+    within, between = mean[is_same & (pairs > 0)], mean[~is_same & (pairs > 0)]
+    if not (within.size and within.mean() > 0):
+        return None
+    return float(np.clip(1 - between.mean() / within.mean(), 0, 1))
 
 
 def share_interval(share: float, number: float, is_own: bool = True) -> tuple[float, float]:
