@@ -191,3 +191,13 @@ def test_a_bare_import_loads_nothing_heavy():
     code = f"import sys, minrisk; print([m for m in {NEVER_LOADED} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(("command", "without"), [
+    (["--version"], "numpy"),
+    (["decode", "--help"], "asyncio, concurrent.futures, minrisk.evaluation, minrisk.openai"),
+])
+def test_a_command_loads_what_it_needs(command, without):
+    code = f"import sys, minrisk.cli; minrisk.cli.main({command}); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(without.split(", ")) & set(done.stdout.splitlines()[-1].split())

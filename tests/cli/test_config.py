@@ -10,7 +10,7 @@ import pytest
 import minrisk
 from commands import Result, run, write
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
-from minrisk.cli.commands import decode
+from minrisk.cli.decode import decode
 from minrisk.cli.options import entries
 from minrisk.cli.other_tools import (
     NO_EQUIVALENT,

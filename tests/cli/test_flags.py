@@ -14,8 +14,9 @@ import pytest
 import minrisk
 from commands import run, write
 from minrisk._core.errors import Wording
-from minrisk.cli.commands import decode, export, sample
+from minrisk.cli.decode import decode, export
 from minrisk.cli.options import as_flags
+from minrisk.cli.sample import sample
 from project import ROOT
 
 LIBRARY = ("_core", "strategies", "evaluation", "io", "run", "openai", "samplers")

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from fuzzing import fuzz, json_values, mutated, scalars
 from minrisk._core.errors import InputError, MinriskError
-from minrisk.cli.commands import decode, translate
 from minrisk.cli.config import read_config
+from minrisk.cli.decode import decode
+from minrisk.cli.sample import translate
 
 VALID = b"""\
 # how the paper does it

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields, replace
-from html import escape
 from itertools import chain, repeat
 from typing import Any, Protocol, runtime_checkable
 
@@ -276,6 +275,8 @@ class Ranking:
 
     def _repr_html_(self) -> str:
         """The best few as a table, for notebooks."""
+        from html import escape  # few processes need it
+
         rows = "".join(f"<tr><td>{rank}</td><td>{row}</td><td>{self.utility[row]:.6g}</td>"
                        f"<td>{escape('' if self.hypotheses is None else self.hypotheses[row])}</td>"
                        "</tr>" for rank, row in enumerate(self.order[:_TABLE_ROWS].tolist(), 1))

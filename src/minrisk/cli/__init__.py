@@ -13,10 +13,8 @@ from typing import Any
 
 import click
 
-from minrisk._core.adapters import clear_metric_cache
 from minrisk._core.errors import InputError, MinriskError, unknown
 from minrisk._core.process import own_process
-from minrisk.cli.options import as_flags
 from minrisk.version import __version__
 
 # exit codes
@@ -36,16 +34,16 @@ MEANINGS = {  # shown in the manual
 }
 
 _COMMANDS = {  # imported when first used
-    "decode": "minrisk.cli.commands:decode",
-    "sample": "minrisk.cli.commands:sample",
-    "translate": "minrisk.cli.commands:translate",
-    "answer": "minrisk.cli.commands:answer",
+    "decode": "minrisk.cli.decode:decode",
+    "sample": "minrisk.cli.sample:sample",
+    "translate": "minrisk.cli.sample:translate",
+    "answer": "minrisk.cli.sample:answer",
     "serve": "minrisk.cli.serve:serve",
     "score": "minrisk.cli.score:score",
     "validate": "minrisk.cli.validate:validate",
     "calibrate": "minrisk.cli.calibrate:calibrate",
     "inspect": "minrisk.cli.inspect:inspect",
-    "export": "minrisk.cli.commands:export",
+    "export": "minrisk.cli.decode:export",
     "rank": "minrisk.cli.rank:rank",
     "list": "minrisk.cli.utilities:list_command",
     "demo": "minrisk.cli.demo:demo",
@@ -112,7 +110,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         code = _fail(error.format_message())
     except (MinriskError, OSError) as error:
-        code = _fail(as_flags(error))
+        code = _fail(_with_flags(error))
     except click.Abort as end:
         code = TERMINATED if isinstance(end.__context__, Terminated) else INTERRUPTED
     _discard_unflushed_output()
@@ -121,7 +119,6 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def _prepare() -> None:
     """Replace a closed standard error, print each warning on one line, and handle signals."""
-    clear_metric_cache()  # an earlier run in this process may have read other files
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - for the whole run
     warnings.showwarning = _show_once()
     if threading.current_thread() is threading.main_thread():
@@ -140,9 +137,15 @@ def _show_once() -> Callable[..., None]:
     def show(message: Warning | str, *_: object, **__: object) -> None:
         if str(message) not in shown:
             shown.add(str(message))
-            click.echo(f"minrisk: warning: {as_flags(message)}", err=True)
+            click.echo(f"minrisk: warning: {_with_flags(message)}", err=True)
 
     return show
+
+
+def _with_flags(text: object) -> str:
+    from minrisk.cli.options import as_flags  # imported here because it loads NumPy
+
+    return as_flags(text)
 
 
 def _fail(message: str) -> int:

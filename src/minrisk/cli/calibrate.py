@@ -14,8 +14,8 @@ from minrisk._core.metric import AnyMetric
 from minrisk._core.options import flag
 from minrisk._core.registry import METRICS
 from minrisk.cli.command import command
-from minrisk.cli.commands import InputOptions
 from minrisk.cli.components import Component, MetricOptions, Names
+from minrisk.cli.decode import InputOptions
 from minrisk.cli.execute import QUIET_HELP, apply_quiet
 from minrisk.evaluation.figure import check_figure
 from minrisk.io.files import check_writable

@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from minrisk._core.adapters import clear_metric_cache
 from minrisk._core.errors import InputError, MinriskError, nearest
 from minrisk._core.registry import METRICS
 from minrisk.cli.components import REFERENCES, Component, ComponentOptions, Names, names_in
@@ -81,6 +82,7 @@ class OptionsCommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         assert self.callback is not None
+        clear_metric_cache()  # an earlier run in this process may have read other files
         return ctx.invoke(self.callback, *(_filled(group, ctx) for group in self.groups))
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:

@@ -134,6 +134,8 @@ class ComponentOptions(ABC):
 
 @dataclass(frozen=True)
 class StrategyOptions(ComponentOptions):
+    """A strategy and its metrics."""
+
     registries = (STRATEGIES, METRICS)
 
     metric: str | None = flag(None, section="Method", metavar="NAME", registry=METRICS,
@@ -232,6 +234,8 @@ class StudyOptions(MetricOptions):
 
 @dataclass(frozen=True)
 class SamplerOptions(ComponentOptions):
+    """A sampler, and the server that it asks."""
+
     registries = (SAMPLERS,)
 
     sampler: str | None = flag(

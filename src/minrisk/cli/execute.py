@@ -45,6 +45,8 @@ def apply_quiet(quiet: bool) -> None:
 
 @dataclass(frozen=True)
 class CommandRun(RunOptions):
+    """The options of a run that a command starts."""
+
     output: str | None = flag(
         "-", "-o", section="Output", metavar="FILE",
         help="Output file, compressed if it ends in .gz, .xz or .zst; or folder (out/, "

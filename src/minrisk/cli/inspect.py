@@ -11,8 +11,8 @@ import click
 from minrisk._core.errors import InputError, warn
 from minrisk._core.options import flag
 from minrisk.cli.command import command
-from minrisk.cli.commands import JsonInput
 from minrisk.cli.components import StrategyOptions
+from minrisk.cli.decode import JsonInput
 from minrisk.cli.execute import CommandRun, execute
 from minrisk.evaluation.metric_bias import bias_message, origin_of
 from minrisk.io import remote

@@ -11,8 +11,8 @@ import click
 from minrisk._core.options import flag
 from minrisk._core.registry import STRATEGIES
 from minrisk.cli.command import command
-from minrisk.cli.commands import JsonInput
 from minrisk.cli.components import StudyOptions
+from minrisk.cli.decode import JsonInput
 from minrisk.cli.execute import CommandRun, Progress, execute
 from minrisk.evaluation.figure import check_figure
 from minrisk.evaluation.study import LeftOut

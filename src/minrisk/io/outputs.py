@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import zipfile
 from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
@@ -254,6 +253,8 @@ class MatrixWriter:
 
     def pack(self) -> None:
         """Write the .npz file; segments that failed have no matrix."""
+        import zipfile  # few runs need it
+
         temporary = os.path.join(self._parts, "npz")
         with as_input_error("write", self.path):
             names = sorted((n for n in os.listdir(self._parts) if n.endswith(".npy")),

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 from minrisk._core.arrays import Floats
 from minrisk._core.batch import Batch
@@ -61,6 +60,9 @@ from minrisk.io.records import (
 )
 from minrisk.io.segments import source_of
 from minrisk.io.writers import Writer
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 BATCH = 16  # segments; metrics and samplers may prefer another number
 # segments per block if each takes milliseconds: sending a block costs more than decoding one
@@ -441,6 +443,8 @@ def in_batches(records: Iterable[Record], size: int, work: BatchWork,
 def in_threads(records: Iterable[Record], size: int, work: BatchWork, on_error: OnError,
                threads: int, prepare_thread: Callable[[], None]) -> Iterator[Record]:
     """The same with several batches at once, in threads; one more batch is read ahead."""
+    from concurrent.futures import ThreadPoolExecutor  # few runs need it
+
     with ThreadPoolExecutor(threads, "minrisk-batch", prepare_thread) as pool:
         def submit(batch: list[Record]) -> Future[list[Record]]:
             return pool.submit(lambda: list(_attempt(work, batch, on_error)))
@@ -463,6 +467,8 @@ def _results(records: Iterable[Record], size: int,
 
 
 def _finished_future(records: list[Record], error: MinriskError | None) -> Future[list[Record]]:
+    from concurrent.futures import Future
+
     future: Future[list[Record]] = Future()
     if error is None:
         future.set_result(records)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from minrisk._core.calibration import Calibration
 from minrisk._core.decoding import MetricLike, StrategyLike
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.options import Options, flag
 from minrisk._core.signature import settings as settings_of
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
-from minrisk.evaluation.calibration import read_calibration
 from minrisk.io.formats import FORMATS, JSON_LINES, ChoiceFormat, OutputFormat, format_help
 from minrisk.io.inputs import InputFile
 from minrisk.io.records import AUTO, Weighting
@@ -24,13 +22,13 @@ from minrisk.io.writers import ChoiceWriter
 from minrisk.run.driver import Job
 from minrisk.run.options import RunOptions
 from minrisk.run.stages import BATCH, LIGHT_BLOCK, Decode, Stage, collect
-from minrisk.strategies.calibrated import Calibrated
-from minrisk.strategies.confident import Confident
-from minrisk.strategies.uncertain import Uncertain
 from minrisk.tasks.calls import Call
 from minrisk.tasks.corpus import Corpus, Segments, segments_of
 from minrisk.tasks.keywords import DecodeKeywords, DecodeOutputKeywords
 from minrisk.tasks.results import DecodedSegment, RunSummary
+
+if TYPE_CHECKING:
+    from minrisk._core.calibration import Calibration
 
 Weights = Literal["auto", "uniform", "logprobs", "length-normalised"]
 LIMIT_HELP = "Number of segments to read; default: all."
@@ -92,6 +90,8 @@ class SegmentOptions(WeightOptions):
 
 @dataclass(frozen=True)
 class MatrixOutput(Options):
+    """A file for the scores of all pairs."""
+
     matrix: str | None = flag(
         None, section="Output", metavar="FILE", advanced=True,
         help="NPZ file for all scores, an array (hypotheses, references) per segment; a folder "
@@ -174,17 +174,27 @@ class MeasureOptions(Options):
                                      "calibrate`"))
 
     def read_calibration(self) -> Calibration | None:
-        return None if self.calibration is None else read_calibration(self.calibration)
+        if self.calibration is None:
+            return None
+        from minrisk.evaluation.calibration import read_calibration  # few runs need it
+
+        return read_calibration(self.calibration)
 
     def wrap(self, strategy: Strategy, confidence: bool, seed: int = 0,
              calibration: Calibration | None = None) -> Strategy:
         """The strategy, wrapped to add these measurements; the calibration has been read before."""
-        measured = strategy
+        measured = strategy  # few runs need what is imported below
         if confidence or calibration is not None:
+            from minrisk.strategies.confident import Confident
+
             measured = Confident(measured, seed=seed)
         if self.uncertainty or self.abstain is not None:
+            from minrisk.strategies.uncertain import Uncertain
+
             measured = Uncertain(measured, seed=seed)
         if calibration is not None:
+            from minrisk.strategies.calibrated import Calibrated
+
             measured = Calibrated(measured, calibration, self.max_error)
         return measured
 
