@@ -18,7 +18,7 @@ SOURCE = ROOT / "src" / "minrisk"
 PLAIN = {f"_core.{name}" for name in (
     "arrays", "errors", "options", "weights", "segment", "groups", "lazy", "process",
     "sqlite_cache", "sampler", "texts", "vote", "names", "fingerprint",
-    "calibration")} | {"version"}
+    "calibration", "token_confidence")} | {"version"}
 PROTOCOLS = PLAIN | {f"_core.{name}" for name in (
     "metric", "adapters", "strategy", "pool", "batch", "registry", "signature")}
 CORE = PROTOCOLS | {"_core.reference_parts", "_core.decoding"}
@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "_core.texts": {"_core.errors"},
     "_core.names": set(),
     "_core.sqlite_cache": {"_core.errors"},
+    "_core.token_confidence": set(),
     "_core.weights": {"_core.arrays", "_core.errors"},
     "_core.segment": PLAIN,
     "_core.calibration": PLAIN,

@@ -19,7 +19,8 @@ def test_plain_text_becomes_samples_with_counts(sample, sources):
     assert result.code == 0
     assert [record["source"] for record in result.records] == sources.read_text().split()
     for index, record in enumerate(result.records):
-        assert list(record) == ["id", "source", "samples", "counts", "logprobs", "lengths"]
+        assert list(record) == ["id", "source", "samples", "counts", "logprobs", "lengths",
+                                "lowest_logprobs", "tail_logprobs"]
         assert record["id"] == index
         assert sum(record["counts"]) == 20
         assert len(set(record["samples"])) == len(record["samples"]) == len(record["logprobs"])

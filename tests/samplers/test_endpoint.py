@@ -14,10 +14,10 @@ import pytest
 import openai_server
 from minrisk._core.errors import InputError, MinriskError, UnusableError
 from minrisk._core.process import progress_listener
-from minrisk._core.sampler import PartialError
+from minrisk._core.sampler import PartialError, columns
 from minrisk.openai import client
 from minrisk.samplers.openai import Endpoint
-from openai_server import Faulty, busy, status
+from openai_server import Faulty, busy, refusing, status
 
 KEY = "sk-not-for-anybody-s-eyes"
 
@@ -288,3 +288,23 @@ def test_numbers_that_make_no_sense_are_told(server, n, seed):
 def test_a_body_is_json_whatever_the_text(server):
     sampler(server).sample(["naïve 👍🏽 \ud800 \u2028 \"quoted\""], 1)
     assert json.loads(json.dumps(server.bodies[0]))["messages"][0]["content"].endswith('"quoted"')
+
+
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_samples_have_what_their_tokens_say_and_likely_tokens_only_where_asked_for(server, api):
+    [plain] = sampler(server, api=api, window=2).sample(["one"], 4)
+    [samples] = sampler(server, api=api, window=2, top_logprobs=3).sample(["one"], 4)
+    for one in samples:
+        assert one.lowest_logprob <= one.tail_logprob < 0
+        assert one.certainty == pytest.approx(1 - one.logprob / one.length)
+    assert [one.certainty for one in plain] == [None] * 4
+    assert [one.lowest_logprob for one in plain] == [one.lowest_logprob for one in samples]
+    assert server.bodies[0].get("top_logprobs") is None
+    assert columns(samples).keys() >= {"lowest_logprobs", "tail_logprobs", "certainties"}
+
+
+def test_a_server_that_refuses_likely_tokens_is_asked_without_them(server):
+    server.always = refusing(top_logprobs="Unknown field top_logprobs")
+    with pytest.warns(UserWarning, match="refuses top_logprobs=3"):
+        [samples] = sampler(server, top_logprobs=3).sample(["one"], 4)
+    assert all(one.logprob < 0 and one.certainty is None for one in samples)

@@ -59,3 +59,28 @@ def test_a_server_does_not_start_with_the_calibration_of_another_metric(path):
     done = run("serve", "--upstream", "http://127.0.0.1:9/v1", "--metric", "chrf", "--calibration",
                path)
     assert "the calibration is of choices by strategy:standard|metric:exact-match" in done.err
+
+
+@pytest.mark.parametrize(("signal", "asked"), [
+    ("confidence.share", {}), ("confidence.lowest_logprob", {"logprobs": True}),
+    ("confidence.certainty", {"logprobs": True, "top_logprobs": 5})])
+def test_the_upstream_is_asked_for_what_the_signal_of_the_calibration_needs(signal, asked):
+    chosen = replace(settings(METRIC), calibration=replace(MADE, signal=signal))
+    with mock_upstream("7", "7", "8", "9") as upstream, serving(upstream.url, chosen) as server:
+        found = server.chat().body["minrisk"]
+    fields = {name: value for name, value in upstream.bodies[0].items() if "logprobs" in name}
+    assert fields == asked
+    assert "calibrated" in found
+    assert ("lowest_logprob" in found) == bool(asked)
+
+
+def test_the_other_signals_are_beside_the_probability():
+    with mock_upstream("7", "7", "8", "9") as upstream, serving(
+            upstream.url, settings(METRIC)) as server:
+        plain, asked = (server.chat(**more).body["minrisk"] for more in ({}, {"logprobs": True}))
+    assert plain["margin"] == 0.25
+    assert "logprob" not in plain
+    vote = minrisk.Confident(minrisk.Standard(METRIC))
+    expected = minrisk.decode(["7", "8", "9"], counts=[2, 1, 1], strategy=vote).confidence
+    assert plain["gain"] == pytest.approx(expected.gain)
+    assert asked["logprob"] == asked["lowest_logprob"] == asked["tail_logprob"] == -1.0

@@ -143,9 +143,19 @@ def _choice(handler: Handler, number: int) -> dict[str, Any]:
     if "logprobs" not in body:
         tokens = None
     if "messages" in body:
-        content = tokens and {"content": [{"logprob": t} for t in tokens]}
+        content = tokens and {"content": [
+            {"logprob": t, "top_logprobs": [
+                {"logprob": one} for one in likeliest(t, body.get("top_logprobs", 0))]}
+            for t in tokens]}
         return {"message": {"content": text}, "logprobs": content, "finish_reason": "stop"}
-    return {"text": text, "logprobs": tokens and {"token_logprobs": tokens}}
+    return {"text": text, "logprobs": tokens and {
+        "token_logprobs": tokens,
+        "top_logprobs": [dict(enumerate(likeliest(t, body["logprobs"]))) for t in tokens]}}
+
+
+def likeliest(logprob: float, count: int) -> list[float]:
+    """The log-probabilities of the likeliest tokens where a sampled one has this."""
+    return [logprob - place for place in range(count)]
 
 
 def scoring(chances: Callable[[str], dict[str, float]]) -> Callable[[Handler], None]:

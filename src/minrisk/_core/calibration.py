@@ -67,6 +67,9 @@ SIGNALS = {signal.name: signal for signal in (
     Signal("confidence.gain"),
     Signal("confidence.cocoa", is_doubt=True),
     Signal("confidence.logprob"),
+    Signal("confidence.lowest_logprob"),
+    Signal("confidence.tail_logprob"),
+    Signal("confidence.certainty"),
     Signal("utility"),
 )}
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self, TypeVar
 from minrisk._core.arrays import finite_or_none
 from minrisk._core.errors import InputError, MinriskError, Wording, unknown
 from minrisk._core.options import Bounds, Options, checked
+from minrisk._core.token_confidence import CONFIDENCES
 
 PROMPT_BATCH = 16  # default number of prompts per batch
 
@@ -33,6 +34,9 @@ class Sample:
         reasoning: the reasoning before the text, if the model separates it.
         model: name of the model, if the samples of a prompt are of several.
         weight: how much the sample counts as a reference, beside those of other models.
+        lowest_logprob: mean log-probability of the least confident group of consecutive tokens.
+        tail_logprob: that of the last tokens.
+        certainty: self-certainty, by the likeliest tokens of every position.
 
     >>> Sample("Hello!", count=2).count
     2
@@ -48,6 +52,9 @@ class Sample:
     reasoning: str | None = None
     model: str | None = None
     weight: float = 1.0
+    lowest_logprob: float | None = None
+    tail_logprob: float | None = None
+    certainty: float | None = None
 
 
 class Samples(list[Sample]):
@@ -236,24 +243,29 @@ class PartialError(InputError):
         self.results = results
 
 
-REFERENCE_COLUMNS = ("logprobs", "lengths")  # columns of the references, if there are separate ones
+# columns of the references, if there are separate ones
+REFERENCE_COLUMNS = ("logprobs", "lengths", *CONFIDENCES.values())
+
+_NUMBERS = {"logprob": "logprobs", "truncated_logprob": "truncated_logprobs", "length": "lengths",
+            **CONFIDENCES}
 
 
 def columns(samples: Iterable[Sample], repeat: bool = False) -> dict[str, Any]:
     """Columns of distinct texts with their counts, or of every single sample (`repeat`).
 
-    Log-probabilities and lengths are included if every sample has one, finish reasons if any is
-    not "stop", reasoning if any sample has it, and the total usage if it is known. Samples of
+    Log-probabilities and other numbers are included if every sample has one, finish reasons if any
+    is not "stop", reasoning if any sample has it, and the total usage if it is known. Samples of
     several models have their names, and the weights of these if they differ.
     """
     rows = _repeated(samples) if repeat else distinct(samples)
     fields: dict[str, Any] = {"samples": [row.text for row in rows]}
     if not repeat:
         fields["counts"] = [row.count for row in rows]
-    for name, values in (("logprobs", [finite_or_none(row.logprob) for row in rows]),
-                         ("truncated_logprobs",
-                          [finite_or_none(row.truncated_logprob) for row in rows]),
-                         ("lengths", _lengths(rows))):
+    numbers: dict[str, list[Any]] = {
+        plural: [finite_or_none(getattr(row, name)) for row in rows]
+        for name, plural in _NUMBERS.items()}
+    numbers["lengths"] = _lengths(rows)
+    for name, values in numbers.items():
         if None not in values:
             fields[name] = values
     if any(row.finish_reason not in (None, "stop") for row in rows):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from itertools import chain, repeat
 from typing import Any, Protocol, runtime_checkable
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.options import Bounds, checked
+from minrisk._core.token_confidence import CONFIDENCES
 from minrisk._core.weights import (
     check_total,
     checked_counts,
@@ -52,6 +53,7 @@ class Segment:
     lengths: Floats | None  # (H,) lengths of the hypotheses in tokens, if known
     outcomes: Segment | None  # the same problem with the outcome of each hypothesis as its text
     models: tuple[str | None, ...] | None  # (R,) of the references, if they are of several
+    confidences: Mapping[str, Floats]  # (H,) each, what tokens say of the hypotheses, by column
 
     def __init__(
         self,
@@ -65,6 +67,7 @@ class Segment:
         lengths: npt.ArrayLike | None = None,
         outcomes: Sequence[str | None] | None = None,
         models: Sequence[str | None] | None = None,
+        confidences: Mapping[str, npt.ArrayLike] | None = None,
     ) -> None:
         """Check the arguments and fill in the defaults.
 
@@ -81,6 +84,8 @@ class Segment:
             outcomes: what each hypothesis printed or returned when it was executed, for metrics
                 that compare outcomes; given references are then outcomes too. None: no outcome.
             models: name of the model of each hypothesis, if they are samples of several.
+            confidences: "lowest_logprobs", "tail_logprobs" or "certainties" of the hypotheses, as
+                samplers report them.
 
         Raises:
             InputError: if a list is empty, has the wrong length or holds values of another type.
@@ -114,7 +119,12 @@ class Segment:
                 counts),
             "models": None if models is None or references is not None else tuple(
                 np.repeat(np.array(checked_models(models, len(hyps)), object), times).tolist()),
+            "confidences": {name: checked_numbers(values, len(hyps), name, "hypothesis")
+                            for name, values in (confidences or {}).items()},
         }
+        if unknown := fields["confidences"].keys() - CONFIDENCES.values():
+            raise InputError(f"confidences are {', '.join(CONFIDENCES.values())}; found "
+                             f"{min(unknown)}")
         vars(self).update(fields)
 
     def keep(self, rows: Ints) -> Segment:
@@ -127,6 +137,7 @@ class Segment:
             logprobs=None if self.logprobs is None else self.logprobs[rows],
             lengths=None if self.lengths is None else self.lengths[rows],
             outcomes=None if self.outcomes is None else self.outcomes.keep(rows),
+            confidences={name: values[rows] for name, values in self.confidences.items()},
         )
 
     def at(self, position: int) -> Segment:
@@ -169,6 +180,10 @@ class Confidence:
             (Vashurin et al. 2025): large where the choice is uncertain.
         disagreement: of samples of several models, from 0 to 1: one minus the mean agreement of
             samples of different models, as a share of that of samples of the same model.
+        lowest_logprob: mean log-probability of the least confident group of consecutive tokens, as
+            a mean over the samples of `logprob`; those that follow likewise.
+        tail_logprob: of the last tokens.
+        certainty: self-certainty (Kang et al. 2025).
         calibrated: probability that the choice is right, by a calibration.
 
     >>> Confidence(margin=2.5, probability=0.9).probability
@@ -184,6 +199,9 @@ class Confidence:
     logprob: float | None = None
     cocoa: float | None = None
     disagreement: float | None = None
+    lowest_logprob: float | None = None
+    tail_logprob: float | None = None
+    certainty: float | None = None
     calibrated: float | None = None
 
 

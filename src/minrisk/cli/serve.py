@@ -18,6 +18,7 @@ from minrisk._core.errors import InputError, needs_extra, unknown, warn
 from minrisk._core.options import flag
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk._core.strategy import Strategy
+from minrisk._core.token_confidence import WINDOW
 from minrisk.cli.command import command
 from minrisk.cli.components import (
     Component,
@@ -72,6 +73,10 @@ class BackendOptions(ComponentOptions):
     per_request: int = flag(
         16, section="Sampling", metavar="N", ge=1, advanced=True,
         help="Number of samples per upstream request; fewer if the upstream refuses that.")
+    window: int = flag(
+        WINDOW, section="Sampling", metavar="N", ge=1, advanced=True,
+        help="Number of consecutive tokens in a group, for the lowest and the last "
+        "log-probabilities of a sample.")
     key_variable: str = flag("OPENAI_API_KEY", section="Sampling", metavar="NAME", advanced=True,
                              help="Environment variable with the upstream's key.")
     alias: tuple[str, ...] = flag(
@@ -266,7 +271,7 @@ def _backend(sampling: BackendOptions, limits: LimitOptions) -> Backend:
                     server_key(sampling.key_variable), concurrency=limits.concurrency,
                     timeout=None, retries=limits.retries, connect=limits.connect_timeout,
                     idle=limits.idle_timeout, max_wait=_MAX_WAIT)
-    return UpstreamBackend(client, sampling.per_request)
+    return UpstreamBackend(client, sampling.per_request, sampling.window)
 
 
 def _alias(text: str, default: Preset, method: StrategyOptions) -> tuple[str, Preset]:

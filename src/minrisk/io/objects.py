@@ -126,7 +126,8 @@ def _plain(value: Any) -> Any:
 def _checksum(content: Any) -> int:
     """A checksum of the content, by which a resumed run detects changes."""
     if isinstance(content, Segment):
-        arrays = (content.weights, content.counts, content.logprobs, content.lengths)
+        arrays = (content.weights, content.counts, content.logprobs, content.lengths,
+                  *content.confidences.values())
         outcomes = None if content.outcomes is None else content.outcomes.hypotheses
         texts = json.dumps([content.hypotheses, content.references, content.source, outcomes])
         return checksum(texts.encode(), *(b"" if array is None else array.tobytes()

@@ -14,6 +14,7 @@ from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, MinriskError, Wording, message_of
 from minrisk._core.sampler import Prompt, Sample, columns, distinct
 from minrisk._core.segment import Ranking, Segment
+from minrisk._core.token_confidence import CONFIDENCES
 from minrisk._core.weights import checked_texts, weights_from_logprobs
 from minrisk.io.files import Input
 
@@ -102,7 +103,9 @@ def segment_of(samples: Iterable[Sample], source: str | None, weighting: Weighti
         references, weights = others["samples"], weighting.of_columns(others, repeated=False)
         weights = others["counts"] if weights is None else weights
     return Segment(found["samples"], references, source, weights, index, found["counts"],
-                   found.get("logprobs"), found.get("lengths"), models=found.get("models"))
+                   found.get("logprobs"), found.get("lengths"), models=found.get("models"),
+                   confidences={
+                       name: found[name] for name in CONFIDENCES.values() if name in found})
 
 
 def segment_among(samples: Sequence[Sample], others: Iterable[Sample], source: str | None,

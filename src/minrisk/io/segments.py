@@ -29,6 +29,7 @@ from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, Wording, brief, warn
 from minrisk._core.sampler import INCOMPLETE, REFERENCE_COLUMNS
 from minrisk._core.segment import BLOCK, References, Segment
+from minrisk._core.token_confidence import CONFIDENCES
 from minrisk._core.weights import checked_logprobs, checked_numbers
 from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile, open_input, peek_format
@@ -38,7 +39,8 @@ from minrisk.io.remote import redact_url
 # lists with one value per sample or reference
 SAMPLE_FIELDS = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "lengths",
                            "truncated_logprobs", "finish_reasons", "outcomes", "reasoning",
-                           "sample_logprobs", "sample_lengths", "models"})
+                           "models", *CONFIDENCES.values(),
+                           *(f"sample_{name}" for name in REFERENCE_COLUMNS)})
 KNOWN_FIELDS = SAMPLE_FIELDS | {"id", "source", "references", "uncompared"}
 
 # fields that `decode` writes about the choice in each segment
@@ -122,7 +124,9 @@ class SampleReader:
         of_samples = "" if references is None else "sample_"  # otherwise they are the references'
         return Segment(hypotheses, references, source_of(fields), weights, index, counts,
                        _numbers(own, f"{of_samples}logprobs"),
-                       _numbers(own, f"{of_samples}lengths"), outcomes, models_of(fields))
+                       _numbers(own, f"{of_samples}lengths"), outcomes, models_of(fields),
+                       {name: values for name in CONFIDENCES.values()
+                        if (values := _numbers(own, f"{of_samples}{name}")) is not None})
 
     def _weights(self, fields: dict[str, Any], texts: list[Any],
                  counts: list[int] | None = None) -> Floats | list[Any] | None:
@@ -209,7 +213,10 @@ def _with_dissent(segment: Segment, count: int) -> Segment:
     models = None if segment.models is None else [
         *(segment.models[column] for column in columns.tolist()), None]
     larger = Segment([*segment.hypotheses, ""], None, segment.source, [*own, own.mean()],
-                     segment.position, [*segment.counts, count], models=models, **more)
+                     segment.position, [*segment.counts, count], models=models, **more,
+                     confidences={
+                         name: [*values, values.mean()]
+                         for name, values in segment.confidences.items()})
     found = larger.keep(np.arange(size))
     return found if segment.rows is None else found.among(segment.rows)
 
@@ -318,7 +325,8 @@ def columns_of(segment: Segment) -> dict[str, Any]:
         fields |= {"references": list(segment.references), "weights": segment.weights.tolist()}
     elif np.ptp(segment.weights):
         return fields | {"weights": segment.weights[segment.self_columns].tolist()}
-    for name, values in (("logprobs", segment.logprobs), ("lengths", segment.lengths)):
+    for name, values in (("logprobs", segment.logprobs), ("lengths", segment.lengths),
+                         *segment.confidences.items()):
         if values is not None:
             fields[f"{of_samples}{name}"] = values.tolist()
     if segment.outcomes is not None and segment.self_columns is not None:

@@ -24,6 +24,7 @@ from minrisk._core.sampler import (
 )
 from minrisk._core.segment import Confidence, Ranking, Segment, Uncertainty
 from minrisk._core.texts import fill
+from minrisk._core.token_confidence import CONFIDENCES
 from minrisk.io.formats import JSON_LINES, OutputFormat, Row
 from minrisk.io.prompts import checked_messages
 from minrisk.io.records import Record
@@ -31,6 +32,8 @@ from minrisk.io.records import Record
 PairChoice = Literal["best-worst", "best-middle-worst", "consecutive"]  # Yang et al. 2023
 NO_FIELDS: Row = MappingProxyType({})
 _SAMPLE_COLUMNS = {"counts": "count", "logprobs": "logprob"}  # name in JSON lines: in rows
+# of a confidence
+FURTHER_SIGNALS = ("gain", "logprob", "cocoa", "disagreement", *CONFIDENCES, "calibrated")
 _CONFIDENCE = ("confidence.margin", "confidence.probability", "confidence.share")
 _UNCERTAINTY = ("uncertainty.entropy", "uncertainty.largest", "uncertainty.utility",
                 "uncertainty.clusters", "uncertainty.unanswered")
@@ -180,7 +183,7 @@ def confidence_fields(found: Confidence) -> dict[str, Any]:
                               "probability": finite_or_none(found.probability)}
     if found.share is not None:
         fields |= {"share": found.share, "interval": found.interval}
-    fields |= {name: value for name in ("gain", "logprob", "cocoa", "disagreement", "calibrated")
+    fields |= {name: value for name in FURTHER_SIGNALS
                if (value := getattr(found, name)) is not None}
     return fields if found.reason is None else fields | {"reason": found.reason}
 

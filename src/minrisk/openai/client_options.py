@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from minrisk._core.errors import InputError, warn
 from minrisk._core.lazy import lazy
 from minrisk._core.options import Options, option, owner
+from minrisk._core.token_confidence import WINDOW
 from minrisk.openai.background import Callback
 from minrisk.openai.client import Client, Health
 from minrisk.openai.completions import API, Capabilities, Completions
@@ -50,10 +51,11 @@ class ClientOptions(Options):
     @asynccontextmanager
     async def completions(self, note: Callable[[str], None] = warn,
                           progress: Callable[[int, int], None] = lambda done, planned: None, *,
-                          api: API = "chat", per_request: int = 1) -> AsyncIterator[Completions]:
+                          api: API = "chat", per_request: int = 1,
+                          window: int = WINDOW) -> AsyncIterator[Completions]:
         """Connect; known capabilities of the server are reused."""
         async with self.client() as client:
-            yield Completions(client, api, per_request=per_request,
+            yield Completions(client, api, per_request=per_request, window=window,
                               capabilities=self._capabilities, note=note, progress=progress)
 
     @lazy

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from minrisk._core.errors import MinriskError, Wording
+from minrisk._core.token_confidence import WINDOW
 from minrisk.openai.client import Client, Receive, Response
 from minrisk.openai.encoding import Mask
 from minrisk.openai.errors import BadRequestError, Detail
@@ -44,7 +45,7 @@ _WITHOUT = {
     "top_logprobs": "the server refuses top_logprobs={value}: {reason}; it is left out",
 }
 # fields of a request for samples that may be dropped or replaced
-REPLACEABLE = frozenset({"max_tokens", "temperature", "logprobs", "seed"})
+REPLACEABLE = frozenset({"max_tokens", "temperature", "logprobs", "top_logprobs", "seed"})
 # dropped on any error that names them, even one about their value
 _ALWAYS_LEFT_OUT = ("logprobs", "seed", "top_logprobs", "grammar")
 
@@ -77,6 +78,13 @@ class UpstreamRequest:
         seed = self.seed(number)
         return {**self.body, **({} if seed is None else {"seed": seed}),
                 **({} if n == 1 else {"n": n})}
+
+
+def requested_logprobs(api: API, top: int | None = None) -> dict[str, Any]:
+    """The fields that request log-probabilities, and those of the likeliest tokens."""
+    if api == "completions":
+        return {"logprobs": top or 1}
+    return {"logprobs": True} | ({} if top is None else {"top_logprobs": top})
 
 
 def request_seed(*numbers: int) -> int:
@@ -151,13 +159,14 @@ class Completions:
     """Requests to one interface (chat or completions) of a server, for one model."""
 
     def __init__(self, client: Client, api: API = "chat", *, per_request: int = 16,
-                 capabilities: Capabilities | None = None,
+                 window: int = WINDOW, capabilities: Capabilities | None = None,
                  note: Callable[[str], None] = lambda message: None,
                  progress: Callable[[int, int], None] = lambda done, planned: None) -> None:
         self.capabilities = capabilities or Capabilities()
         self._client = client
         self._path = _PATHS[api]
         self._per_request = per_request
+        self._window = window  # tokens
         self._note = note
         self._progress = progress
         self._planned = self._done = 0  # number of requests
@@ -219,7 +228,7 @@ class Completions:
             except BadRequestError as error:
                 trial = self._next(trial, error, sent.keys() & request.replaceable)
             else:
-                part = await _completion(response, trial.n, self._client.mask)
+                part = await _completion(response, trial.n, self._client.mask, self._window)
                 self._learn(replace(trial, n=len(part.choices)), body, numbers)
                 known.accepted = max(known.accepted, len(part.choices))
                 return part
@@ -294,10 +303,11 @@ def _wanted(body: Mapping[str, Any]) -> int:
     return n if isinstance(n, int) and n > 0 else 1
 
 
-async def _completion(response: Response, most: int, mask: Mask) -> CompletionResponse:
+async def _completion(response: Response, most: int, mask: Mask,
+                      window: int = WINDOW) -> CompletionResponse:
     """At most `most` choices of a response, and its usage."""
     def read() -> CompletionResponse:
-        choices = read_choices(response.body, most, mask)
+        choices = read_choices(response.body, most, mask, window)
         return CompletionResponse(choices, read_usage(response.body, choices), response.body)
 
     return await asyncio.to_thread(read) if response.is_large else read()

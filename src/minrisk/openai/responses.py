@@ -11,6 +11,7 @@ from typing import Any
 
 from minrisk._core.sampler import Sample
 from minrisk._core.texts import valid_unicode
+from minrisk._core.token_confidence import WINDOW, lowest_and_tail, self_certainty
 from minrisk.openai.encoding import Mask
 from minrisk.openai.errors import InvalidResponse
 
@@ -21,6 +22,7 @@ _MAX_COUNT = 2**53
 _TOKEN_BYTES = 16  # mean bytes per token above which the reported usage cannot be complete
 _MAX_EVENT = 1 << 22  # bytes
 _MAX_CHOICES = 1 << 10  # choices in a stream
+_LEAST_LOGPROB = -1e6  # of a listed token; some servers list impossible ones as -9999
 _MAX_ITEMS = 1 << 20  # items of a list in a streamed choice
 # strings that are not concatenated, because some servers repeat them in every event
 _WHOLE = {"role", "id", "type", "name", "object", "finish_reason", "model", "index", "created"}
@@ -36,11 +38,16 @@ class Choice:
     reasoning: str | None = None  # separate from the text
     logprob: float | None = None  # sum over its tokens
     length: int | None = None  # in tokens
+    lowest_logprob: float | None = None
+    tail_logprob: float | None = None
+    certainty: float | None = None
 
     def sample(self, text: str) -> Sample:
         """A sample with this text, and the log-probability etc. of the choice."""
         return Sample(text, logprob=self.logprob, length=self.length,
-                      finish_reason=self.finish_reason, reasoning=self.reasoning)
+                      finish_reason=self.finish_reason, reasoning=self.reasoning,
+                      lowest_logprob=self.lowest_logprob, tail_logprob=self.tail_logprob,
+                      certainty=self.certainty)
 
     @property
     def is_incomplete(self) -> bool:
@@ -72,10 +79,10 @@ def _is_choice(found: Any) -> bool:
                                         or isinstance(found.get("text"), str))
 
 
-def read_choices(body: dict[str, Any], most: int | None = None,
-                 mask: Mask | None = None) -> list[Choice]:
-    """At most `most` choices of a valid response."""
-    choices = [_masked(_choice(raw), mask) for raw in body["choices"][:most]]
+def read_choices(body: dict[str, Any], most: int | None = None, mask: Mask | None = None,
+                 window: int = WINDOW) -> list[Choice]:
+    """At most `most` choices of a valid response; `window` is a number of consecutive tokens."""
+    choices = [_masked(_choice(raw, window), mask) for raw in body["choices"][:most]]
     if len(choices) == 1 and choices[0].length is None:
         return [_with_length(choices[0], body)]
     return choices
@@ -91,13 +98,13 @@ def _masked(choice: Choice, mask: Mask | None) -> Choice:
     return replace(choice, text=text, raw={**choice.raw, "message": {**message, "content": text}})
 
 
-def _choice(raw: dict[str, Any]) -> Choice:
+def _choice(raw: dict[str, Any], window: int) -> Choice:
     message = raw.get("message")
     message = message if isinstance(message, dict) else {"content": raw.get("text")}
     finish = _string(raw.get("finish_reason"))
-    logprob, length = _of_tokens(raw.get("logprobs"))
     reasoning = message.get("reasoning_content") or message.get("reasoning")
-    return Choice(raw, _text(message, finish), finish, _string(reasoning), logprob, length)
+    return Choice(raw, _text(message, finish), finish, _string(reasoning),
+                  **_of_tokens(raw.get("logprobs"), window))
 
 
 def _text(message: dict[str, Any], finish: str | None) -> str | None:
@@ -118,22 +125,39 @@ def _string(found: Any) -> str | None:
     return valid_unicode(found) if isinstance(found, str) else None
 
 
-def _of_tokens(found: Any) -> tuple[float | None, int | None]:
-    """Log-probability and number of tokens, if present, in the chat or completions format."""
+def _of_tokens(found: Any, window: int) -> dict[str, Any]:
+    """What the tokens of a choice say, in the chat or completions format; empty without tokens."""
     if not isinstance(found, dict):
-        return None, None
-    tokens = found.get("content")
-    listed = found.get("token_logprobs") or [
-        token.get("logprob") if isinstance(token, dict) else None
-        for token in (tokens if isinstance(tokens, list) else ())]
+        return {}
+    content = found.get("content")
+    tokens = [token if isinstance(token, dict) else {} for token in content] if isinstance(
+        content, list) else []
+    listed = found.get("token_logprobs") or [token.get("logprob") for token in tokens]
     if not isinstance(listed, list) or not listed:
-        return None, None
+        return {}
+    made: dict[str, Any] = {"length": len(listed)}
     total = math.nan
     if all(isinstance(value, int | float) for value in listed):
         with suppress(OverflowError):  # an integer that does not fit into a double
-            total = float(sum(listed))
-    # above 0, they are none of probabilities
-    return total if math.isfinite(total) and total <= 0 else None, len(listed)
+            listed = [*map(float, listed)]
+            total = sum(listed)
+    if not math.isfinite(total) or total > 0:  # above 0, they are none of probabilities
+        return made
+    lowest, tail = lowest_and_tail(listed, window)
+    top = found.get("top_logprobs") or [token.get("top_logprobs") for token in tokens]
+    return made | {"logprob": total, "lowest_logprob": lowest, "tail_logprob": tail,
+                   "certainty": self_certainty([*map(_top_logprobs, top)]) if isinstance(top, list)
+                   else None}
+
+
+def _top_logprobs(found: Any) -> list[float]:
+    """The log-probabilities of the likeliest tokens of a position, in either format."""
+    if isinstance(found, list):
+        found = {place: one.get("logprob") for place, one in enumerate(found)
+                 if isinstance(one, dict)}
+    values = found.values() if isinstance(found, dict) else ()
+    return [float(value) for value in values
+            if isinstance(value, int | float) and _LEAST_LOGPROB <= value <= 0]
 
 
 def _with_length(choice: Choice, body: dict[str, Any]) -> Choice:

@@ -25,10 +25,16 @@ from minrisk._core.sampler import (
     check_numbers,
 )
 from minrisk._core.texts import check_template, fill
+from minrisk._core.token_confidence import WINDOW
 from minrisk._core.vote import answer_pattern
 from minrisk.openai.background import AsyncWork, Callback, stream
 from minrisk.openai.client_options import ClientOptions, further_fields, warn_in
-from minrisk.openai.completions import REPLACEABLE, UpstreamRequest, request_seed
+from minrisk.openai.completions import (
+    REPLACEABLE,
+    UpstreamRequest,
+    request_seed,
+    requested_logprobs,
+)
 from minrisk.samplers.connection import Connection, EarlyStop
 
 _OURS = {"messages": "give it as input", "prompt": "give it as input",
@@ -60,6 +66,9 @@ class Endpoint(ClientOptions, Sampler):
         stop: text that ends a sample, or a JSON list of them.
         extra: JSON object of further fields of a request; null leaves a field out.
         logprobs: whether to request log-probabilities.
+        top_logprobs: number of likeliest tokens of each position to request, for `certainty`.
+        window: number of consecutive tokens of `lowest_logprob`, and of last ones of
+            `tail_logprob`.
         send_seed: whether to send seeds, for reproducible samples.
         drop_truncated: whether to discard truncated samples, e.g. at `max_tokens`.
         vote: regular expression that extracts the answer (the last match; its first group, if any);
@@ -101,6 +110,10 @@ class Endpoint(ClientOptions, Sampler):
     extra: str | None = option(
         None, help='further fields of a request, such as {"min_p": 0.1}; null leaves one out')
     logprobs: bool = option(True, help="request log-probabilities")
+    top_logprobs: int | None = option(
+        None, ge=2, help="likeliest tokens of each position to request, for self-certainty")
+    window: int = option(WINDOW, ge=1, help="consecutive tokens in a group of lowest_logprob and "
+                         "tail_logprob")
     send_seed: bool = option(True, help="send a seed, for repeatable samples")
     drop_truncated: bool = option(False, help="whether to leave out truncated samples")
     vote: str | None = option(
@@ -121,6 +134,9 @@ class Endpoint(ClientOptions, Sampler):
                 raise InputError(f"extra has {name}; {_OURS[name]}")
         if self.system is not None and self.api == "completions":
             raise InputError("system is for chats; put it into prompt, or use api chat")
+        if self.top_logprobs is not None and not self.logprobs:
+            raise InputError(Wording("top_logprobs={top} needs logprobs=True",
+                                     top=self.top_logprobs))
         _ = self._stop, self._answer
 
     @property
@@ -166,7 +182,8 @@ class Endpoint(ClientOptions, Sampler):
                       ) -> AsyncIterator[Connection]:
         """Connect, for asynchronous callers; known capabilities of the server are reused."""
         async with self.completions(note, progress, api=self.api,
-                                    per_request=self._per_request) as completions:
+                                    per_request=self._per_request,
+                                    window=self.window) as completions:
             early_stop = self._answer and EarlyStop(self._answer, self.vote_error,
                                                     self._per_request)
             yield Connection(self.request, self.drop_truncated, completions, self._truncation,
@@ -196,10 +213,10 @@ class Endpoint(ClientOptions, Sampler):
 
     @property
     def _options(self) -> dict[str, Any]:
-        logprobs = (True if self.api == "chat" else 1) if self.logprobs else None
+        fields = requested_logprobs(self.api, self.top_logprobs) if self.logprobs else {}
         return {"model": self.model, "temperature": self.temperature, "top_p": self.top_p,
                 "top_k": self.top_k, "max_tokens": self.max_tokens, "stop": self._stop,
-                "logprobs": logprobs}
+                **fields}
 
     def _prompt_fields(self, prompt: Prompt) -> dict[str, Any]:
         if isinstance(prompt, str):

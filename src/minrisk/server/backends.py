@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from minrisk._core.errors import InputError, MinriskError, brief
 from minrisk._core.sampler import Prompt, Sample
+from minrisk._core.token_confidence import WINDOW
 from minrisk.openai.client import Client, Compute, Receive
 from minrisk.openai.completions import (
     API,
@@ -80,9 +81,10 @@ class Backend(Protocol):
 class UpstreamBackend:
     """An OpenAI-compatible server; remembers for each model which fields it accepts."""
 
-    def __init__(self, client: Client, per_request: int) -> None:
+    def __init__(self, client: Client, per_request: int, window: int = WINDOW) -> None:
         self._client = client
         self._per_request = per_request
+        self._window = window
         self._completions: OrderedDict[tuple[API, str | None], Completions] = OrderedDict()
         self._known: set[str] = set()  # names of models that the upstream listed
         self._exit = AsyncExitStack()
@@ -137,7 +139,8 @@ class UpstreamBackend:
         key = (request.api, request.model)
         if key not in self._completions:
             self._completions[key] = Completions(self._client, request.api,
-                                                 per_request=self._per_request)
+                                                 per_request=self._per_request,
+                                                 window=self._window)
             if len(self._completions) > _MAX_MODELS:
                 self._completions.popitem(last=False)
         self._completions.move_to_end(key)

@@ -24,7 +24,7 @@ from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy, loads_model
 from minrisk._core.vote import AnswerClasses, answer_of
 from minrisk.io.records import UNIFORM, Weighting, segment_among
-from minrisk.io.writers import uncertainty_fields
+from minrisk.io.writers import FURTHER_SIGNALS, uncertainty_fields
 from minrisk.metrics.votes.json_match import JsonMatch, canonical
 from minrisk.openai.responses import Choice
 from minrisk.strategies.groups import Standard
@@ -63,8 +63,7 @@ _TOOL_METRIC = _ToolMatch(by="field")
 
 def comparable(choices: Sequence[Choice]) -> list[Choice]:
     """The choices without the fields that are not compared, to send less to another process."""
-    return [Choice(_compared_fields(choice.raw), choice.text, choice.finish_reason,
-                   choice.reasoning, choice.logprob, choice.length) for choice in choices]
+    return [replace(choice, raw=_compared_fields(choice.raw)) for choice in choices]
 
 
 def _compared_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,8 +152,9 @@ class RankedSegment(NamedTuple):
             if confidence.share is not None and confidence.interval is not None:
                 fields |= {"share": shown(confidence.share),
                            "interval": [shown(end) for end in confidence.interval]}
-            if confidence.calibrated is not None:
-                fields["calibrated"] = shown(confidence.calibrated)
+            signals = ((name, getattr(confidence, name)) for name in ("margin", *FURTHER_SIGNALS))
+            fields |= {name: value for name, found in signals
+                       if found is not None and (value := shown(found)) is not None}
             if confidence.reason is not None:
                 fields["no_confidence"] = confidence.reason
         if ranking.uncertainty is not None:
@@ -330,8 +330,7 @@ def _comparison(candidates: list[Candidate], compared: list[int], method: Rankin
     count as votes for no answer.
     """
     samples, among = [candidates[index].sample for index in compared], set(compared)
-    others = [Sample("", logprob=one.sample.logprob, length=one.sample.length)
-              for index, one in enumerate(candidates)
+    others = [one.sample for index, one in enumerate(candidates)
               if method.is_vote and index not in among]
     weighting = method.weighting
     if weighting.by_logprobs:

@@ -12,8 +12,9 @@ from typing import Any
 from minrisk._core.errors import InputError
 from minrisk._core.segment import Segment
 from minrisk._core.strategy import Strategy, metrics_of
+from minrisk._core.token_confidence import TOKEN_SIGNALS, TOP_LOGPROBS
 from minrisk.metrics.votes.json_match import JsonMatch
-from minrisk.openai.completions import API, UpstreamRequest, request_seed
+from minrisk.openai.completions import API, UpstreamRequest, request_seed, requested_logprobs
 from minrisk.openai.encoding import MAX_DEPTH, levels
 from minrisk.server.responses import ApiError
 from minrisk.server.settings import Settings
@@ -187,8 +188,11 @@ def _with_temperature(given: dict[str, Any], smallest: float | None) -> dict[str
 def _defaults(api: API, settings: Settings, strategy: Strategy) -> dict[str, Any]:
     defaults: dict[str, Any] = {"temperature": settings.temperature}
     # metrics that need the whole segment may use log-probabilities
-    if settings.weighting.by_logprobs or any(m.needs_segment for m in metrics_of(strategy)):
-        defaults["logprobs"] = True if api == "chat" else 1
+    needs_segment = any(m.needs_segment for m in metrics_of(strategy))
+    signal = settings.calibrated_signal
+    if settings.weighting.by_logprobs or needs_segment or signal in TOKEN_SIGNALS:
+        needs_top = signal == "certainty"
+        defaults |= requested_logprobs(api, TOP_LOGPROBS if needs_top else None)
     return defaults
 
 

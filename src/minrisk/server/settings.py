@@ -136,6 +136,11 @@ class Settings:
         raise ApiError(404, f"the model {model!r:.100} does not exist here", param="model",
                        code="model_not_found")
 
+    @property
+    def calibrated_signal(self) -> str | None:
+        """The part of a confidence, or of an uncertainty, that the calibration maps."""
+        return None if self.calibration is None else self.calibration.signal.rpartition(".")[2]
+
     def prepare(self) -> None:
         """Load all models that metrics need."""
         for preset in (self.preset, *self.aliases.values()):

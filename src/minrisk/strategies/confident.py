@@ -29,6 +29,7 @@ from minrisk._core.strategy import (
     score_source,
     stage_option,
 )
+from minrisk._core.token_confidence import CONFIDENCES
 from minrisk.strategies._wrapper import MeasuringStrategy
 
 MAX_CONTENDERS = 20  # distinct choices that are compared; lower ranks hardly ever win
@@ -89,10 +90,11 @@ class Confident(MeasuringStrategy):
             agreement = np.nan if confidence.share is None else confidence.share
         else:
             confidence, agreement = self._of_utilities(margin, pool.keep(rows), source)
-        logprob = _token_logprob(pool.segment, choices == choices[ranking.best])
         between = None if source is None else _disagreement(pool)
+        same = choices == choices[ranking.best]
+        logprob = _token_logprob(pool.segment, same)
         confidence = replace(confidence, gain=_gain(ranking, pool.segment), logprob=logprob,
-                             disagreement=between,
+                             disagreement=between, **_confidences(pool.segment, same),
                              cocoa=None if logprob is None or np.isnan(agreement)
                              else max(0.0, -logprob * (1 - agreement)))
         return replace(ranking, confidence=confidence, pairs=ranking.pairs + pool.tally.pairs)
@@ -150,6 +152,12 @@ def _token_logprob(segment: Segment, same: npt.NDArray[np.bool_]) -> float | Non
                else segment.lengths)
     per_token = segment.logprobs / np.maximum(lengths, 1)
     return float(np.average(per_token[same], weights=segment.counts[same]))
+
+
+def _confidences(segment: Segment, same: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    """What tokens say, as means over the samples that are the same choice."""
+    return {name: float(np.average(segment.confidences[plural][same], weights=segment.counts[same]))
+            for name, plural in CONFIDENCES.items() if plural in segment.confidences}
 
 
 def _agreement(contenders: Pool[Any], scores: Floats, columns: Ints, mass: Floats) -> float:

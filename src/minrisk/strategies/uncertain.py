@@ -131,7 +131,7 @@ def as_references(distinct: Pool[Any]) -> Pool[Any]:
         return distinct
     given = distinct.segment
     segment = Segment(given.hypotheses, source=given.source, logprobs=given.logprobs,
-                      lengths=given.lengths,
+                      lengths=given.lengths, confidences=given.confidences,
                       outcomes=None if given.outcomes is None else given.outcomes.hypotheses)
     (pool,) = bind(distinct.metric, [segment])
     return replace(pool, tally=distinct.tally)

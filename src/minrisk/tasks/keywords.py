@@ -87,6 +87,8 @@ class SamplerKeywords(TypedDict, total=False):
     api: Literal["chat", "completions"]
     extra: str | None
     logprobs: bool
+    top_logprobs: int | None
+    window: int
     send_seed: bool
     drop_truncated: bool
     vote: str | None
