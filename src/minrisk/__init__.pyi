@@ -7,7 +7,7 @@ from minrisk._core.errors import InputError, MinriskError, MissingExtra, Unusabl
 from minrisk._core.groups import Groups
 from minrisk._core.pool import Pool
 from minrisk._core.process import set_threads
-from minrisk._core.segment import Confidence, Ranking, References, Segment, Uncertainty
+from minrisk._core.segment import Confidence, Proposal, Ranking, References, Segment, Uncertainty
 from minrisk._core.signature import signature
 from minrisk._core.weights import weights_from_logprobs
 from minrisk.evaluation.calibration import CalibrationReport, read_calibration
@@ -68,12 +68,12 @@ __all__ = [
     "CometQE", "Command", "Confidence", "Confident", "ControlVariate", "Cutoff", "DecodedSegment",
     "Diverse", "Documents", "Edit", "Embedding", "Endpoint", "ExactMatch", "Groups", "InputError",
     "JsonMatch", "Judge", "LogProb", "LowRank", "MBRBoN", "MQM", "Medoids", "MetricX", "MetricXQE",
-    "MinriskError", "MissingExtra", "NByS", "Outcomes", "Pool", "Prune", "Python", "QualityThenMBR",
-    "Ranking", "ReferenceFile", "References", "Report", "Rerank", "Reward", "Rouge", "RougeL",
-    "RunSummary", "SampledPrompt", "Score", "Segment", "Standard", "Symbolic", "Symmetric", "Ter",
-    "TextFiles", "Transformers", "Uncertain", "Uncertainty", "UniversalSelfConsistency",
-    "UnusableError", "Validation", "Wer", "XComet", "__version__", "answer", "answer_async", "bind",
-    "calibrate", "decode", "decode_corpus", "decode_parts", "export", "inspect", "make_metric",
-    "make_sampler", "make_strategy", "read_calibration", "sample", "score", "set_threads",
-    "signature", "translate", "validate", "weights_from_logprobs",
+    "MinriskError", "MissingExtra", "NByS", "Outcomes", "Pool", "Proposal", "Prune", "Python",
+    "QualityThenMBR", "Ranking", "ReferenceFile", "References", "Report", "Rerank", "Reward",
+    "Rouge", "RougeL", "RunSummary", "SampledPrompt", "Score", "Segment", "Standard", "Symbolic",
+    "Symmetric", "Ter", "TextFiles", "Transformers", "Uncertain", "Uncertainty",
+    "UniversalSelfConsistency", "UnusableError", "Validation", "Wer", "XComet", "__version__",
+    "answer", "answer_async", "bind", "calibrate", "decode", "decode_corpus", "decode_parts",
+    "export", "inspect", "make_metric", "make_sampler", "make_strategy", "read_calibration",
+    "sample", "score", "set_threads", "signature", "translate", "validate", "weights_from_logprobs",
 ]

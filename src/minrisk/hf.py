@@ -21,6 +21,7 @@ from minrisk._core.decoding import MetricLike, StrategyLike, add_texts, resolve_
 from minrisk._core.errors import InputError, needs_extra
 from minrisk._core.sampler import Sample
 from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import proposes
 
 with needs_extra("minrisk.hf", "hf"):
     import torch
@@ -103,6 +104,11 @@ def generate(
     """
     config = model.generation_config if generation_config is None else generation_config
     _check(config, num_samples, logits_processor, stopping_criteria)
+    chosen = resolve_strategy(strategy, metric, dict(strategy_options or {}))
+    if proposes(chosen):
+        raise InputError(f"strategy {chosen.name!r} may answer with a text that is not a sample, "
+                         "and `generate` returns the tokens of samples; sample, then call "
+                         "minrisk.decode")
     words = _tokenizer(model) if tokenizer is None else tokenizer
     prefixes, prompts = _prompts(model, input_ids, inputs_tensor, model_kwargs)
     limit = config.max_length - input_ids.shape[1]
@@ -110,7 +116,6 @@ def generate(
         prompts, num_samples, _next_seed() if seed is None else seed, range(len(prompts)))
     segments = [_segment(words, prompt, own, index)
                 for index, (prompt, own) in enumerate(zip(prompts, samples, strict=True))]
-    chosen = resolve_strategy(strategy, metric, dict(strategy_options or {}))
     rankings = [add_texts(ranking, segment, chosen) for ranking, segment
                 in zip(chosen.rank(segments), segments, strict=True)]
     sequences = _sequences(prefixes, samples, rankings, config, input_ids.device)

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minrisk
-from minrisk.metrics.votes.json_match import JsonMatch, canonical
+from minrisk._core.json_values import canonical
+from minrisk.metrics.votes.json_match import JsonMatch
 from small_metrics import scores
 from tolerance import assert_close
 

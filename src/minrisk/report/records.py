@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.sampler import INCOMPLETE
+from minrisk._core.segment import Ranking
 from minrisk.io.records import Record
 from minrisk.io.segments import SampleReader, candidate_rows, only_rows, show
 
@@ -87,6 +88,15 @@ class PageReader(SampleReader):
         if self.weighting.by == "auto":  # suppress the warning about unused log-probabilities
             fields = {name: value for name, value in fields.items() if name != "logprobs"}
         return super()._weights(fields, texts, counts)
+
+
+def as_recorded(ranking: Ranking, fields: Mapping[str, Any]) -> Ranking:
+    """The ranking, without a proposal that a server did not keep, since it knew the request."""
+    recorded = fields.get("proposal")
+    reason = recorded.get("reason") if isinstance(recorded, dict) else None
+    if ranking.proposal is None or not isinstance(reason, str):
+        return ranking
+    return replace(ranking, proposal=replace(ranking.proposal, reason=reason))
 
 
 def request_of(fields: Mapping[str, Any]) -> dict[str, Any] | None:

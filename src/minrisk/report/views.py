@@ -21,6 +21,7 @@ from minrisk._core.strategy import segment_rng
 from minrisk.evaluation.coverage import are_right
 from minrisk.evaluation.metric_bias import Origin
 from minrisk.io.records import Record
+from minrisk.io.writers import proposal_fields
 from minrisk.report.records import TRUNCATED, facts_of, request_of, shown_source
 from minrisk.strategies.uncertain import Clusters, as_references, clusters
 from minrisk.strategies.uncertain import uncertainty as uncertainty_of
@@ -108,12 +109,13 @@ class _SegmentView:
         ranking = self._ranking
         uncertainty = uncertainty_of(ranking, self._pool, self._clusters)
         confidence = ranking.confidence
+        proposed = ranking.proposed
         return {
             "id": self._record.id,
             "source": shown_source(self._pool.segment.source, self._record.fields),
-            "text": self._texts[0],
-            "count": self._counts[0],
-            "utility": number(ranking.utility[ranking.best]),
+            "text": self._choice,
+            "count": 0 if proposed else self._counts[0],
+            "utility": number(proposed.utility if proposed else ranking.utility[ranking.best]),
             "margin": number(confidence.margin if confidence else self._margin()),
             "confidence": number(confidence.probability if confidence else math.nan),
             "entropy": number(uncertainty.entropy),
@@ -153,6 +155,8 @@ class _SegmentView:
         reasons = self._finish_reasons()
         if any(reasons):
             details["finish"] = [reasons[i] for i in shown]
+        if self._ranking.proposal is not None:
+            details["proposal"] = _rounded(proposal_fields(self._ranking.proposal))
         if self._facts.others:
             details["others"] = [[other.text, other.count, other.finish_reason]
                                  for other in self._facts.others[:self._view.show]]
@@ -255,10 +259,16 @@ class _SegmentView:
         return {"support": [number(scores[place[i]]) if known[i] else None for i in shown],
                 "parts": [number(part[n]) for n, *_ in self._masses()]}
 
+    @property
+    def _choice(self) -> str:
+        """The answer: the best sample, or a proposal that is kept."""
+        proposed = self._ranking.proposed
+        return self._texts[0] if proposed is None else str(proposed.text)
+
     @lazy
     def _outputs(self) -> dict[str, str]:
         """The choice, and the outputs that it is compared with."""
-        texts = {CHOICE: self._texts[0], SAMPLE: self._at_random()}
+        texts = {CHOICE: self._choice, SAMPLE: self._at_random()}
         probable = self._most_probable()
         if probable is not None:
             texts[PROBABLE] = self._texts[probable]
@@ -339,6 +349,13 @@ def number(value: float) -> float | None:
         return None
     rounded = float(f"{value:.{_DIGITS}g}")
     return int(rounded) if rounded == int(rounded) else rounded
+
+
+def _rounded(fields: dict[str, Any]) -> dict[str, Any]:
+    """What is known of a proposal, with rounded numbers."""
+    shares = {path: number(share) for path, share in fields.get("shares", {}).items()}
+    return fields | {name: number(fields[name]) for name in ("utility", "best_utility")
+                     if fields[name] is not None} | ({"shares": shares} if shares else {})
 
 
 def numbers(values: Floats) -> list[float | None]:

@@ -377,13 +377,15 @@ class Server:
             among = set(chosen.compared)
             others = [Sample(sample.text, finish_reason=sample.finish_reason)
                       for index, sample in enumerate(chosen.samples) if index not in among]
-            best = chosen.samples[chosen.order[0]].text
+            best = (chosen.samples[chosen.order[0]].text if chosen.text is None
+                    else chosen.text)
         if not compared:
             return
         summary = answer.summary
         optional = {"source": request.source, "usage": summed_usage(collector.parts),
                     "judge_usage": summary.get("judge_usage"),
                     "abstained": summary.get("abstained"),
+                    "proposal": summary.get("proposal"),
                     "passed_through": summary.get("passed_through"),
                     "finish_reason": answer.choices[0].get("finish_reason"),
                     "uncompared": columns(others) if others else None,
@@ -479,8 +481,9 @@ class Server:
         ranking = ranked.ranking
         if ranked.judge_usage:
             trace.fields["judge_usage"] = dict(ranked.judge_usage)
+        proposed = {} if ranking.proposed is None else {"text": ranking.proposed.text}
         return await self._json({
-            "object": "minrisk.ranking",
+            "object": "minrisk.ranking", **proposed,
             "results": [{"index": row, "utility": shown(ranking.utility[row])}
                         for row in ranking.order.tolist()],
             "minrisk": {"signature": signature(strategy), "pairs": ranking.pairs,

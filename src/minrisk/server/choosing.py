@@ -16,16 +16,17 @@ from typing import Any, NamedTuple
 from minrisk._core.arrays import finite_or_none
 from minrisk._core.batch import Batch
 from minrisk._core.calibration import Calibration
+from minrisk._core.json_values import canonical
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric
 from minrisk._core.sampler import Sample, columns
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.signature import signature
-from minrisk._core.strategy import Strategy, loads_model
+from minrisk._core.strategy import Strategy, loads_model, proposes
 from minrisk._core.vote import AnswerClasses, answer_of
 from minrisk.io.records import UNIFORM, Weighting, segment_among
-from minrisk.io.writers import FURTHER_SIGNALS, uncertainty_fields
-from minrisk.metrics.votes.json_match import JsonMatch, canonical
+from minrisk.io.writers import FURTHER_SIGNALS, proposal_fields, uncertainty_fields
+from minrisk.metrics.votes.json_match import JsonMatch
 from minrisk.openai.responses import Choice
 from minrisk.strategies.groups import Standard
 from minrisk.tasks.decode import MeasureOptions
@@ -159,6 +160,8 @@ class RankedSegment(NamedTuple):
                 fields["no_confidence"] = confidence.reason
         if ranking.uncertainty is not None:
             fields["uncertainty"] = uncertainty_fields(ranking.uncertainty)
+        if ranking.proposal is not None:
+            fields["proposal"] = proposal_fields(ranking.proposal, ranking.abstained)
         if self.judge_usage:
             fields["judge_usage"] = dict(self.judge_usage)
         return fields
@@ -230,6 +233,7 @@ class Chosen:
     disagreement: str | None  # why the server abstains; None if it answers
     strategy: Strategy | None  # used instead of the requested one
     samples: list[Sample] = field(default_factory=list)  # of all candidates; only for a record
+    text: str | None = None  # the answer, if it is a proposal and not a candidate
 
 
 @dataclass(frozen=True)
@@ -247,14 +251,17 @@ class Comparison:
         compared = set(order)
         order += [index for index, one in enumerate(self.candidates)
                   if one.can_win and index not in compared]
-        ranking = found.ranking
+        ranking = found.ranking.abstain_below(method.measures.abstain)
+        proposed = ranking.proposed
+        utility = ranking.utility[ranking.best] if proposed is None else proposed.utility
         fields = {"distinct": len(self.segment.hypotheses),
                   "signature": method.signature(self.weighting),
-                  "utility": shown(ranking.utility[ranking.best]), **found.fields}
-        abstains = ranking.abstain_below(method.measures.abstain).abstained
-        return Chosen(order, self.compared, fields, _disagreement(ranking) if abstains else None,
+                  "utility": shown(utility), **found._replace(ranking=ranking).fields}
+        return Chosen(order, self.compared, fields,
+                      _disagreement(found.ranking) if ranking.abstained else None,
                       strategy, [one.sample for one in self.candidates]
-                      if question.is_recorded else [])
+                      if question.is_recorded else [],
+                      None if proposed is None else proposed.text)
 
     def _order(self, ranking: Ranking, method: RankingMethod, question: Question) -> list[int]:
         """One sample of each distinct text, best first; then the duplicates, in the same order.
@@ -311,7 +318,7 @@ def choose(candidates: Sequence[Candidate], choices: Sequence[Choice], pickled: 
         return None
     other: Strategy | None = None
     calls_tools = candidates[compared[0]].tools is not None
-    if calls_tools and (method.strategy is None
+    if calls_tools and (method.strategy is None or proposes(method.strategy)
                         or method.strategy.metric.name != _TOOL_METRIC.name):
         other = Standard(_TOOL_METRIC)
         method = replace(method, strategy=other, is_vote=True, calibration=None)

@@ -75,6 +75,8 @@ def completion(request: ClientRequest, parts: Sequence[CompletionResponse], chos
     else:
         part, raws = sources[chosen.order[0]][1], [sources[index][0] for index in chosen.order]
     choices = raws[:request.n]
+    if chosen is not None and chosen.text is not None:
+        choices = [_answer(request, chosen.text), *choices][:request.n]
     summary: dict[str, Any] = {"samples": len(sources), "requested": request.samples}
     if request.passes_through:
         summary["passed_through"] = True
@@ -95,12 +97,16 @@ def completion(request: ClientRequest, parts: Sequence[CompletionResponse], chos
 
 def _abstention(request: ClientRequest, reason: str, text: str | None) -> dict[str, Any]:
     """A choice that abstains: with the given text, or as a refusal in OpenAI's format."""
-    if request.api != "chat":
-        answer: dict[str, Any] = {"text": text or ""}
-    elif text is not None:
-        answer = {"message": {"role": "assistant", "content": text}}
-    else:
-        answer = {"message": {"role": "assistant", "content": None, "refusal": reason}}
+    if request.api != "chat" or text is not None:
+        return _answer(request, text or "")
+    return {"message": {"role": "assistant", "content": None, "refusal": reason},
+            "logprobs": None, "finish_reason": "stop"}
+
+
+def _answer(request: ClientRequest, text: str) -> dict[str, Any]:
+    """A choice with a text that is not the upstream's."""
+    answer: dict[str, Any] = ({"message": {"role": "assistant", "content": text}}
+                              if request.api == "chat" else {"text": text})
     return answer | {"logprobs": None, "finish_reason": "stop"}
 
 

@@ -12,7 +12,7 @@ from minrisk._core.errors import InputError, Wording
 from minrisk._core.options import Options, flag
 from minrisk._core.signature import settings as settings_of
 from minrisk._core.signature import signature
-from minrisk._core.strategy import Strategy
+from minrisk._core.strategy import Strategy, proposes
 from minrisk.io.formats import FORMATS, JSON_LINES, ChoiceFormat, OutputFormat, format_help
 from minrisk.io.inputs import InputFile
 from minrisk.io.records import AUTO, Weighting
@@ -234,7 +234,8 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
         return ChoiceWriter(format, self.nbest, self.utilities, self.abstain,
                             confidence=self.confidence, uncertainty=self.uncertainty,
                             answers=strategy.metric.is_vote,
-                            calibrated=self.calibration is not None)
+                            calibrated=self.calibration is not None,
+                            proposals=proposes(strategy))
 
     @property
     def uses_seed(self) -> bool:

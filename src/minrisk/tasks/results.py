@@ -8,10 +8,10 @@ from typing import Any, cast
 
 from minrisk._core.errors import InputError
 from minrisk._core.sampler import Sample, distinct, sample_columns, usage_of
-from minrisk._core.segment import Confidence, Ranking, Segment, Uncertainty, shortened
+from minrisk._core.segment import Confidence, Proposal, Ranking, Segment, Uncertainty, shortened
 from minrisk.io.records import AUTO, Record, segment_of
 from minrisk.io.segments import columns_of, source_of
-from minrisk.io.writers import choice_fields, numbers_drawn
+from minrisk.io.writers import choice_fields, numbers_drawn, proposal_fields
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,14 +33,16 @@ class DecodedSegment:
 
     id: Any  # the id in the input, or the position if it has none
     position: int  # the segment's position in the input, from 0
-    text: str | None = None  # the chosen hypothesis; None if it failed or abstained
-    index: int | None = None  # its index among the samples; drawn samples are deduplicated first
+    text: str | None = None  # the answer; None if it failed or abstained
+    index: int | None = None  # its index among the samples, of which drawn ones are deduplicated
+    # first; None if it is a proposal, which is not a sample
     utility: float | None = None  # its expected score
     answer: str | None = None  # the answer in the text, if the metric extracts answers
     error: str | None = None
     abstained: bool = False  # the choice is too uncertain for `abstain` or `max_error`
     confidence: Confidence | None = None
     uncertainty: Uncertainty | None = None
+    proposal: Proposal | None = None  # an answer that is no sample, kept or not
     fields: Mapping[str, Any] = field(default_factory=dict)  # other fields of the input
     details: Mapping[str, Any] = field(default_factory=dict)  # about the choice, by the metric
     samples: Sequence[Sample] | None = None  # drawn by `translate` or `answer`
@@ -88,7 +90,8 @@ class DecodedSegment:
                           signature=signature).abstain_below(abstain)
         choice = choice_fields(segment, ranking, _listed(segment, record.samples))
         made = replace(made, **choice, answer=record.details.get("answer"),
-                       confidence=ranking.confidence, uncertainty=ranking.uncertainty)
+                       confidence=ranking.confidence, uncertainty=ranking.uncertainty,
+                       proposal=ranking.proposal)
         vars(made).update(_ranking=ranking, _segment=segment)
         return made
 
@@ -96,14 +99,17 @@ class DecodedSegment:
         """The choice and the samples as fields of a JSON line, which every call can read."""
         index: int | None
         if self.samples is None:
-            samples, index = columns_of(self.segment), self.ranking.best
+            samples = columns_of(self.segment)
+            index = None if self.ranking.proposed else self.ranking.best
         else:
             segment = vars(self).get("_segment")
             samples = {**sample_columns(self.samples, self.reference_samples),
                        **({} if segment is None else numbers_drawn(self.samples, segment))}
             index = self.index
-        choice = {"text": self.text, "index": index, "utility": self.utility,
+        choice: dict[str, Any] = {"text": self.text, "index": index, "utility": self.utility,
                   **({"abstained": True} if self.abstained else {})}
+        if self.proposal is not None:
+            choice["proposal"] = proposal_fields(self.proposal, self.abstained)
         return {**self.fields, "id": self.id, **choice, **self.details, **samples}
 
 

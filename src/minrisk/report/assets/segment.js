@@ -80,6 +80,7 @@ function sections(i, details) {
     labelledSection(isRanked ? 'Choice' : 'Passed through', isRanked ? null : h('p', {class: 'note'},
       'The request was passed through as it was, and is answered by the model alone: nothing was compared.'),
     prose('p', c.text[i] || '(empty)', {class: isVote ? 'text chosen' : 'text large chosen'})),
+    proposal(details),
     requestFacts(i),
     isRanked ? [isVote ? null : facts(i, isVote), samples(i, details, base, pinned), outputs(i, details, base),
       isVote ? null : clusters(i, details), references(details), isVote ? null : similarities(details)]
@@ -114,6 +115,25 @@ function facts(i, isVote) {
       `entropy ${number(c.entropy[i], 2)}, ${percent(c.largest[i])} in the largest${unanswered}`) : null,
     fact('Samples', plain(c.samples[i]), `${plain(c.distinct[i])} distinct`
       + (c.truncated[i] ? `, ${plain(c.truncated[i])} truncated` : '')));
+}
+
+// an answer that is not one of the samples, or why the best sample was taken instead
+function proposal(details) {
+  const found = details.proposal;
+  if (!found) return null;
+  const shares = Object.entries(found.shares ?? {});
+  const utilities = found.utility === null ? '' : ` Its expected utility is ${number(signed(found.utility))}, that of the best sample ${number(signed(found.best_utility))}.`;
+  return labelledSection('Proposal',
+    h('p', {class: 'note'}, found.kept ? `The choice is not one of the samples.${utilities}`
+      : `The best sample was taken: ${found.reason}.${utilities}`),
+    found.kept || found.text === undefined ? null : prose('p', found.text || '(empty)', {class: 'text'}),
+    shares.length ? h('table', {class: 'votes'}, h('thead', {}, h('tr', {}, ['Field', 'Share of samples'].map(column))),
+      h('tbody', {}, shares.slice(0, MOST_ROWS).map(([path, share]) => {
+        const bar = h('span', {class: 'bar-cell'}, h('i', {}));
+        bar.firstChild.style.width = percent(share);
+        return h('tr', {}, h('th', {scope: 'row', class: 'answer'}, prose('span', path || '(all)')),
+          h('td', {class: 'num'}, bar, h('span', {class: 'share-of'}, percent(share))));
+      }))) : null);
 }
 
 // facts about a request that a server answered
@@ -163,7 +183,7 @@ function samples(i, details, base, pinned) {
     const utility = details.utilities[n];
     const bar = h('span', {class: 'bar-cell'}, h('i', {}));
     bar.firstChild.style.width = utility === null ? '0' : `${high === low ? 100 : 8 + 92 * (utility - low) / (high - low)}%`;
-    const marks = [n === 0 ? 'choice' : null, n === likeliest ? 'most probable' : null,
+    const marks = [n === 0 ? details.proposal?.kept ? 'best sample' : 'choice' : null, n === likeliest ? 'most probable' : null,
       n && details.ranks[n] === c.distinct[i] - 1 ? 'worst' : null, cutOff(details.finish?.[n])].filter(Boolean);
     const gap = n && details.ranks[n] !== details.ranks[n - 1] + 1;
     const isBase = n === (pinned ?? 0);
