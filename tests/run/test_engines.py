@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,7 +22,7 @@ from project import SUPPORT
 from shard_folders import (
     errors,
     held_shards,
-    kill_again_and_again,
+    kept,
     kill_at_random,
     lines,
     segments,
@@ -48,6 +46,11 @@ class Engine:
 
     def spawn(self, *args: object) -> subprocess.Popen[bytes]:
         return spawn(*args, *self.options, cwd=SUPPORT)
+
+    def output(self, folder: Path) -> str:
+        """A folder, or a file in it where there are no workers."""
+        folder.mkdir()
+        return f"{folder}/" if self.options else f"{folder}/all.jsonl"
 
     def one(self) -> Engine:
         """With one worker."""
@@ -179,44 +182,40 @@ def test_progress_is_told_for_each_segment(engine, tmp_path):
     assert seen[-1] == (7, 1)
 
 
-def test_ctrl_c_says_how_to_go_on(engine, flag, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_whose_driver_is_stopped_is_resumed(engine, flag, tmp_path, number):
+    """Into a folder, which has workers; into a single file, which the driver makes itself."""
     flag.touch()
     inputs, out = held_shards(tmp_path / "in", 1, 5, 0, 2), tmp_path / "out"
-    args = ("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "python:faults:waiting",
-            "--batch-size", "1")
-    with engine.spawn(*args) as process:
-        wait_for(lambda: process.poll() is not None or (out / "2.jsonl").exists(), PATIENCE)
-        process.send_signal(signal.SIGINT)
+    args = ("decode", f"{inputs}/*", "-o", engine.output(out), "--metric",
+            "python:faults:waiting", "--batch-size", "1")
+    with engine.one().spawn(*args) as process:
+        wait_for(lambda: process.poll() is not None or kept(out), PATIENCE)
+        process.send_signal(number)
         _, error = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130, error.decode()
-    assert b"--resume goes on" in error
+    assert process.returncode == (130 if number == signal.SIGINT else -number), error.decode()
+    if number == signal.SIGINT:
+        assert b"--resume goes on" in error
     assert b"Traceback" not in error
     flag.unlink()
     assert engine(*args, "--resume").code == 0
-    assert run("decode", f"{inputs}/*", "-o", f"{tmp_path}/local/", "--metric",
-               "python:faults:equal").code == 0
-    assert lines(out) == lines(tmp_path / "local")
+    assert_made(engine, inputs, tmp_path)
 
 
-Kill = Callable[[Callable[[], "subprocess.Popen[bytes]"], Path], object]
-
-
-@pytest.mark.parametrize("kill", [
-    partial(kill_again_and_again, seconds=PATIENCE, kills=1),
-    pytest.param(lambda start, _: kill_at_random(start, within=8), marks=pytest.mark.slow)],
-    ids=["with results", "at random"])
-def test_the_driver_may_be_killed(engine, tmp_path, kill: Kill):
-    """Of a folder, which has workers; a single file is made by the driver itself."""
-    inputs = sorted(write_shards(tmp_path / "in", 5, 0, 2, 12).iterdir())
-    (tmp_path / "out").mkdir()
-    name = "out/" if engine.options else "out/all.jsonl"
-    args = ("decode", *inputs, "-o", f"{tmp_path}/{name}", "--metric", "python:faults:slow",
-            "--batch-size", "1", "--resume")
-    local = f"{tmp_path}/local/" if engine.options else tmp_path / "local" / "all.jsonl"
-    (tmp_path / "local").mkdir()
-    assert run("decode", *inputs, "-o", local, "--metric", "python:faults:equal").code == 0
-    kill(lambda: engine.one().spawn(*args), tmp_path / "out")
+@pytest.mark.slow
+def test_the_driver_may_be_killed_at_any_moment(engine, tmp_path):
+    inputs = write_shards(tmp_path / "in", 5, 0, 2, 12)
+    args = ("decode", f"{inputs}/*", "-o", engine.output(tmp_path / "out"), "--metric",
+            "python:faults:slow", "--batch-size", "1", "--resume")
+    kill_at_random(lambda: engine.one().spawn(*args), within=8)
     assert engine.one()(*args).code == 0
+    assert_made(engine, inputs, tmp_path)
+
+
+def assert_made(engine: Engine, inputs: Path, tmp_path: Path) -> None:
+    """The output is that of a run that nobody stopped."""
+    assert run("decode", f"{inputs}/*", "-o", engine.output(tmp_path / "local"), "--metric",
+               "python:faults:equal").code == 0
     found, expected = ({name: content for name, content in lines(tmp_path / folder).items()
                         if not name.endswith(".run.json")} for folder in ("out", "local"))
     assert found == expected

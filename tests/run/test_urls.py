@@ -21,7 +21,6 @@ from minrisk.run.options import RunOptions
 from project import SUPPORT
 from shard_folders import (
     errors,
-    kill_again_and_again,
     lines,
     partials,
     segments,
@@ -134,24 +133,6 @@ def test_a_working_folder_is_for_urls(inputs, tmp_path, output):
                  "--work", tmp_path / "mine")
     assert result.code == 2
     assert "--work goes with a URL as output" in result.err
-
-
-def test_the_driver_may_be_killed_and_its_machine_lost(few, tmp_path, out, work):
-    """The second kill takes the working folder too."""
-    args = ("decode", *few, "-o", URL, "--batch-size", "1", "--workers", "1", "--resume",
-            "--metric", "python:faults:slow")
-
-    def lose(number: int) -> None:
-        if number == 1:
-            shutil.rmtree(work)
-
-    kill_again_and_again(lambda: start(*args), work, lose)
-    assert run(*args).code == 0
-    assert run("decode", *few, "--metric", "python:faults:equal", "-o", f"{tmp_path}/here/"
-               ).code == 0
-    assert lines(out) == lines(tmp_path / "here")
-    assert errors(out) == []
-    assert list(work.rglob("*.*")) == []
 
 
 def interrupted(few: list[Path], work: Path) -> tuple[object, ...]:

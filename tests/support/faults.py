@@ -45,10 +45,15 @@ def waiting(hypothesis: str, reference: str) -> float:
 
 
 def on_visible_gpus(hypothesis: str, reference: str) -> float:
-    """Writes the GPUs that its process may use to a file named after the process."""
-    flag = Path(os.environ["MINRISK_TEST_FLAG"])
-    flag.with_name(f"{os.getpid()}.gpus").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", "all"))
+    """Writes the GPUs that its process may use to a file named after the process, once."""
+    path = Path(os.environ["MINRISK_TEST_FLAG"]).with_name(f"{os.getpid()}.gpus")
+    if path not in _WRITTEN:
+        path.write_text(os.environ.get("CUDA_VISIBLE_DEVICES", "all"))
+        _WRITTEN.add(path)
     return float(hypothesis == reference)
+
+
+_WRITTEN: set[Path] = set()
 
 
 def fatal_once(hypothesis: str, reference: str) -> float:

@@ -86,14 +86,13 @@ def kill_at_random(start: Callable[[], subprocess.Popen[bytes]], within: float) 
 
 
 def kill_again_and_again(start: Callable[[], subprocess.Popen[bytes]], folder: Path,
-                         after: Callable[[int], None] = lambda number: None,
-                         seconds: float = 120, kills: int = KILLS) -> None:
+                         after: Callable[[int], None]) -> None:
     """With -9, each time when there are more results than before."""
-    for number in range(kills):
+    for number in range(KILLS):
         before = kept(folder)
         with start() as process:
             wait_for(lambda before=before: kept(folder) > before  # type: ignore[misc]
-                     or process.poll() is not None, seconds)
+                     or process.poll() is not None)
             process.kill()
             process.communicate()
         assert process.returncode == -signal.SIGKILL
