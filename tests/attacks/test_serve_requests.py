@@ -18,7 +18,7 @@ pytest.importorskip("aiohttp")
 
 from commands import PATIENCE, read, run, wait_for
 from mbr_server import serving, settings, started
-from minrisk.server.http import Hosts
+from minrisk.server.http import Hosts, Keys
 from upstream import held, mock_upstream
 
 SAMPLES = ["the cat sat", "a cat sat down", "the cat sat", "dogs"]
@@ -117,6 +117,70 @@ def test_a_request_that_is_too_large_names_the_limit(upstream):
     assert reply.status == 413
     assert "1 MB" in reply.body["error"]["message"]
     assert "--max-body" in reply.body["error"]["message"]
+
+
+DEEP = '{"type": "message", "role": "user", "content": ' * 300 + '"x"' + "}" * 300
+BODIES = {  # of /v1/responses, and the status that each gets
+    "deep": (f'{{"model": "m", "input": [{DEEP}]}}', 400),
+    "many": (f'{{"model": "m", "input": [{",".join(["{}"] * 600_000)}]}}', 413),
+    "large": (json.dumps({"model": "m", "input": "x" * (2 << 20)}), 413),
+    "number": ('{"model": "m", "input": "x", "max_output_tokens": 1e999}', 400),
+    "nan": ('{"model": "m", "input": "x", "top_p": NaN}', 400),
+    "list": ('[{"model": "m", "input": "x"}]', 400), "text": ('"x"', 400), "none": ("", 400),
+    "parts": (json.dumps({"model": "m", "input": [{"role": "user", "content": [
+        {"type": "input_text", "text": "x"}] * 10_000 + [3]}]}), 400),
+    "long name": (json.dumps({"model": "m", "input": "x", "y" * 100_000: 1}), 400),
+    "long type": (json.dumps({"model": "m", "input": [{"type": "y" * 100_000}]}), 400),
+    "long tool": (json.dumps({"model": "m", "input": "x", "tools": [{"type": "y" * 100_000}]}),
+                  400),
+    "surrogate": ('{"model": "m", "input": "\\ud83d", "instructions": "\\udfff"}', 200),
+    "many items": (json.dumps({"model": "m", "input": [
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}] * 10_000}), 200),
+}
+
+
+@pytest.mark.parametrize("kind", BODIES)
+@pytest.mark.parametrize("stream", [False, True])
+def test_odd_bodies_of_responses_are_no_failures(upstream, tmp_path, kind, stream):
+    body, status = BODIES[kind]
+    if stream and body.startswith("{"):
+        body = '{"stream": true, ' + body[1:]
+    with serving(upstream.url, settings(max_body=1 << 21), record=tmp_path / "r.jsonl") as server:
+        reply = server.call("/v1/responses", body.encode())
+        assert server.respond().status == 200
+    assert reply.status == status, reply.raw[:500]
+    if status != 200:
+        assert reply.body["error"]["type"] == "invalid_request_error"
+        assert len(reply.raw) < 2_000
+
+
+def test_keys_hosts_and_names_hold_for_responses(upstream):
+    with serving(upstream.url, settings(hosts=LOOPBACK)) as server:
+        reply = server.call("/v1/responses", {"model": "m", "input": "x"}, Host="evil.example")
+        assert (reply.status, reply.body["error"]["code"]) == (421, "unknown_host")
+        assert server.respond(model="m" * 300).status == 400
+        server.respond(model="invented")
+        assert "invented" not in server.call("/metrics").raw.decode()
+    with serving(upstream.url, settings(keys=Keys(["a-key"]))) as server:
+        assert server.respond().status == 401
+
+
+def test_a_client_that_leaves_a_response_frees_the_upstream(upstream):
+    upstream.answer = held
+
+    async def leave(url, stream):
+        import aiohttp
+
+        body = {"model": "m", "input": "x", "stream": stream}
+        async with aiohttp.ClientSession() as session:
+            asking = asyncio.create_task(session.post(f"{url}/v1/responses", json=body))
+            await asyncio.to_thread(upstream.arrived.acquire, timeout=PATIENCE)
+            asking.cancel()
+
+    with serving(upstream.url) as server:
+        for stream in (False, True):
+            asyncio.run(leave(server.url, stream))
+            assert upstream.left.acquire(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "GZIP"])

@@ -104,6 +104,31 @@ def test_a_key_in_pieces_of_a_stream_is_masked(upstream, tmp_path, field):
     assert KEY not in (tmp_path / "record.jsonl").read_text()
 
 
+@pytest.mark.parametrize("field", ["content", "reasoning", "refusal", "tool call"])
+def test_a_key_in_pieces_of_a_stream_of_events_is_masked(upstream, field):
+    """Also where another item comes between its pieces."""
+    def stream(*pieces):
+        chunks = [{"index": 0, "finish_reason": None} | TEXTS[field](piece) for piece in pieces]
+        chunks.insert(2, {"index": 0, "delta": {"tool_calls": [
+            {"index": 0, "type": "function", "function": {"name": "f", "arguments": "{}"}}]}})
+        chunks.append({"index": 0, "delta": {}, "finish_reason": "stop"})
+        return events(*({"id": "up", "choices": [choice]} for choice in chunks))
+
+    with serving(upstream.url, key=KEY) as server:
+        for place in range(1, len(KEY), 7):
+            upstream.stream = stream("ask ", KEY[:place], KEY[place:], " ends", KEY[:3])
+            reply = server.respond(temperature=0, stream=True)
+            assert not is_shown(reply.raw.decode())
+            output = json.dumps(reply.events[-1]["response"]["output"])
+            deltas = {}
+            for one in reply.events:
+                if one["type"].endswith(".delta"):
+                    deltas.setdefault(one["item_id"], []).append(one["delta"])
+            text = "".join(max(deltas.values(), key=len))
+            assert text.endswith(f"ask *** ends{KEY[:3]}")
+            assert json.dumps(text)[1:-1] in output
+
+
 def pieces(choice, field):
     """The texts of a field in a choice."""
     delta = choice.get("delta", {})
@@ -158,9 +183,9 @@ BOMBS = {  # events that each take long, or come without end
 def test_an_event_that_takes_long_ends_its_stream_alone(upstream, kind):
     upstream.stream = events(BOMBS[kind])
     with serving(upstream.url) as server:
-        reply = server.chat(temperature=0, stream=True)
-        assert reply.status in (200, 502)
-        assert server.chat().status == 200
+        for ask in (server.chat, server.respond):
+            assert ask(temperature=0, stream=True).status in (200, 502)
+            assert ask().status == 200
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 
 from mbr_server import settings
 from minrisk.openai.completions import CompletionResponse
-from minrisk.openai.encoding import encoded
+from minrisk.openai.encoding import Encoder, encoded
 from minrisk.openai.responses import check_response, read_choices, read_usage
 from minrisk.server.app import Server
 from minrisk.server.executor import RankingExecutor
 from minrisk.server.monitoring import Trace
 from minrisk.server.requests import read_json, read_ranking_request, read_request
 from minrisk.server.responses import ApiError
+from minrisk.server.responses_format import ResponsesFormat
+from minrisk.server.responses_requests import read_translated
 from minrisk.server.sampling import SampleLimit, new_collector
 
 EXECUTOR = RankingExecutor(1)
@@ -40,6 +42,24 @@ BODIES = fields(
     n=st.integers(-1, 5), best_of=st.integers(0, 5), stream=st.booleans(), minrisk=OURS,
     stream_options=fields("include_usage"),
     messages=st.lists(fields("role", "content"), min_size=1, max_size=2))
+PARTS = st.lists(fields("type", "text", "image_url", "file_data", "input_audio", text=st.text(),
+                        type=st.sampled_from(["input_text", "output_text", "refusal", "input_image",
+                                              "input_file", "input_audio"])), max_size=2)
+ITEMS = st.lists(fields(
+    "type", "role", "content", "summary", "call_id", "name", "arguments", "output", "input",
+    type=st.sampled_from(["message", "reasoning", "function_call", "function_call_output",
+                          "custom_tool_call", "item_reference"]),
+    role=st.sampled_from(["user", "assistant", "developer"]), content=PARTS, output=PARTS,
+    call_id=st.text(), name=st.text(), arguments=st.text(), input=st.text()), max_size=3)
+TOOL = fields("type", "name", "format", "tools", "mode", name=st.text(),
+              type=st.sampled_from(["function", "custom", "allowed_tools", "web_search"]))
+RESPONSES = fields(
+    "instructions", "reasoning", "metadata", "truncation", "store", "background", "model",
+    "temperature", "top_logprobs", "max_output_tokens", "previous_response_id", "conversation",
+    "other", input=st.text(min_size=1) | ITEMS, text=fields("format", "verbosity", format=fields(
+        "type", "schema", type=st.sampled_from(["text", "json_object", "json_schema"]))),
+    tools=st.lists(TOOL, max_size=2), tool_choice=TOOL, include=st.lists(ANY, max_size=2),
+    stream=st.booleans(), minrisk=OURS)
 CALLS = st.lists(fields("id", "type", "index", function=fields(
     "name", "arguments", name=st.sampled_from("fg"), arguments=ANY.map(json.dumps))), max_size=2)
 MESSAGES = fields("role", "content", "refusal", "reasoning", "function_call", "annotations",
@@ -62,6 +82,16 @@ def test_any_body_is_a_call_or_an_error(body, api):
         json.dumps(request.upstream_request().fields(0, request.samples))
         json.dumps(request.pass_through_body())
         assert isinstance(request.source, str | None)
+
+
+@given(RESPONSES)
+def test_any_body_is_a_chat_or_an_error(body):
+    with suppress(ApiError):
+        found = read_translated(json.dumps(body).encode())
+        request = found.client_request(settings())
+        json.dumps(request.upstream_request().fields(0, request.samples))
+        assert isinstance(request.source, str | None)
+        assert all("content" in one or "tool_calls" in one for one in request.given["messages"])
 
 
 @given(fields("candidates", "references", "source", "weights", "counts", "model", "metric",
@@ -104,3 +134,9 @@ def test_any_answer_of_an_upstream_becomes_a_completion_and_a_stream(answer, as_
     assert all(value.isprintable() for value in found.headers.values())
     events = [json.loads(encoded(chunk)) for chunk in found.chunks()]
     assert events[-1]["choices"] == []
+    response = json.loads(encoded(ResponsesFormat(Encoder(), {}, request).body(found)))
+    assert response["output"]
+    written = asyncio.run(ResponsesFormat(Encoder(), {}, request).last(found, is_relayed=False))
+    shown = [json.loads(one.partition(b"data: ")[2]) for one in written]
+    assert shown[-1]["type"] == f"response.{response['status']}"
+    assert [one["sequence_number"] for one in shown] == list(range(len(shown)))

@@ -45,6 +45,12 @@ class Reply:
         return self.body["choices"][0]["message"]["content"]
 
     @property
+    def output_text(self) -> str:
+        """Of a response with one message, and reasoning and calls beside it."""
+        [message] = [item for item in self.body["output"] if item["type"] == "message"]
+        return "".join(part["text"] for part in message["content"])
+
+    @property
     def events(self) -> list[Any]:
         """Of a stream, with None for its end."""
         lines = [line[6:] for line in self.raw.decode().splitlines() if line.startswith("data: ")]
@@ -79,6 +85,9 @@ class Running:
     def chat(self, text: str = "hello", **fields: Any) -> Reply:
         return self.call("/v1/chat/completions", {
             "model": "m", "messages": [{"role": "user", "content": text}], **fields})
+
+    def respond(self, found: Any = "hello", **fields: Any) -> Reply:
+        return self.call("/v1/responses", {"model": "m", "input": found, **fields})
 
 
 def settings(metric: Any = "chrf", samples: int = 4, model: str | None = None,

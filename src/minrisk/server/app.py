@@ -47,15 +47,16 @@ from minrisk.server.monitoring import (
 from minrisk.server.requests import ClientRequest, read_json, read_ranking_request, read_request
 from minrisk.server.responses import (
     ABSTAINED,
-    END,
     NO_RETRY,
     ApiError,
     Completion,
+    CompletionFormat,
     completion,
-    event,
     summed_usage,
     upstream_error,
 )
+from minrisk.server.responses_format import ResponsesFormat
+from minrisk.server.responses_requests import read_translated
 from minrisk.server.sampling import (
     Admission,
     SampleCollector,
@@ -108,6 +109,7 @@ class Server:
         app.add_routes([
             web.post("/v1/chat/completions", self._chat),
             web.post("/v1/completions", self._completions),
+            web.post("/v1/responses", self._responses),
             web.post("/v1/rank", self._rank),
             web.get("/v1/models", self._models),
             web.get("/v1/models/{id:.+}", self._model),
@@ -242,8 +244,8 @@ class Server:
         return web.Response(body=await self._encoder.encode(body), status=status, headers=headers,
                             content_type="application/json", charset="utf-8")
 
-    async def _body(self, request: web.Request) -> dict[str, Any]:
-        """The JSON body of a request; refused while the server is loading or shutting down."""
+    async def _body(self, request: web.Request, read: Callable[[bytes], T]) -> T:
+        """The body of a request, read; refused while the server is loading or shutting down."""
         if self._is_draining:
             raise _stopping()
         if not self._is_loaded:
@@ -263,31 +265,42 @@ class Server:
             raise ApiError(408, f"the body did not come within {seconds:g} s",
                            headers={"connection": "close"}) from None
         if len(raw) <= LARGE:
-            return read_json(raw)
-        return await self._outcome(self.executor.run(read_json, raw))
+            return read(raw)
+        return await self._outcome(self.executor.run(read, raw))
 
     # completions
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
-        return await self._respond_to(request, "chat")
+        return await self._complete(request, "chat")
 
     async def _completions(self, request: web.Request) -> web.StreamResponse:
-        return await self._respond_to(request, "completions")
+        return await self._complete(request, "completions")
 
-    async def _respond_to(self, request: web.Request, api: API) -> web.StreamResponse:
-        client_request = read_request(api, await self._body(request), self._settings)
+    async def _complete(self, request: web.Request, api: API) -> web.StreamResponse:
+        client_request = read_request(api, await self._body(request, read_json), self._settings)
+        return await self._respond_to(request, client_request, CompletionFormat(self._encoder))
+
+    async def _responses(self, request: web.Request) -> web.StreamResponse:
+        found = await self._body(request, read_translated)
+        client_request = found.client_request(self._settings)
+        return await self._respond_to(request, client_request,
+                                      ResponsesFormat(self._encoder, found.given, client_request))
+
+    async def _respond_to(self, request: web.Request, client_request: ClientRequest,
+                          form: CompletionFormat) -> web.StreamResponse:
         trace = _trace.get()
         given = client_request.given.get("model")
         is_alias = isinstance(given, str) and given in self._settings.aliases
         trace.fields |= {"model": given if is_alias else client_request.model,
                          "stream": client_request.stream}
         collector = new_collector(client_request, self._settings, self.executor.run)
+        collector.form = form
         async with self._started(self.complete(client_request, collector, trace)) as work:
             if client_request.stream:
                 return await self._stream(request, collector, work)
             await asyncio.wait({work})
             answer = _result(work)
-            return await self._json(answer.body, answer.headers)
+            return await self._json(form.body(answer), answer.headers)
 
     async def complete(self, request: ClientRequest, collector: SampleCollector,
                        trace: Trace) -> Completion:
@@ -452,21 +465,19 @@ class Server:
                       trace: Trace) -> Iterable[bytes]:
         """The last chunks; or an event with the error, because the status was sent already."""
         try:
-            answer = _result(work)
-            if collector.is_relayed:
-                return [END]
-            return [event(await self._encoder.encode(chunk)) for chunk in answer.chunks()] + [END]
+            return await collector.form.last(_result(work), collector.is_relayed)
         except ApiError as error:
             failure = error.with_traceback(None)
         except Exception as error:
             failure = self._internal_error(error, trace)
         trace.fields["error"] = failure.code or str(failure.status)
-        return [event(failure.content.encode())]
+        return await collector.form.failure(failure)
 
     # other routes
 
     async def _rank(self, request: web.Request) -> web.Response:
-        segment, strategy = read_ranking_request(await self._body(request), self._settings)
+        segment, strategy = read_ranking_request(await self._body(request, read_json),
+                                                 self._settings)
         trace = _trace.get()
 
         async def rank() -> RankedSegment:

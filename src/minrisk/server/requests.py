@@ -46,6 +46,7 @@ class ClientRequest:
     include_usage: bool = False
     return_candidates: bool = False
     defaults: dict[str, Any] = field(default_factory=dict)  # fields that minrisk adds
+    replaceable: frozenset[str] = frozenset()  # fields that the upstream may reject
 
     @property
     def passes_through(self) -> bool:
@@ -79,7 +80,7 @@ class ClientRequest:
             body.pop("logprobs", None)  # the choice needs them even if the client declined them
         return UpstreamRequest({**self.defaults, **body, **self._model_field()},
                                partial(request_seed, self.seed),
-                               frozenset({"seed"} | self.defaults.keys() - body.keys()))
+                               self.replaceable | {"seed"} | self.defaults.keys() - body.keys())
 
     def pass_through_body(self, stream: bool = False) -> dict[str, Any]:
         """The body of a request that is passed through, streamed or not."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from minrisk._core.errors import MinriskError
 from minrisk.openai.completions import CompletionResponse
+from minrisk.openai.encoding import Encoder, encoded
 from minrisk.openai.errors import ErrorResponse, error_response
 from minrisk.openai.responses import total_usage
 from minrisk.server.choosing import Chosen
@@ -160,9 +161,32 @@ def _summed(details: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     return total
 
 
-def event(content: bytes) -> bytes:
+def event(content: bytes, name: str | None = None) -> bytes:
     """A server-sent event with this JSON."""
-    return b"data: " + content + b"\n\n"
+    return (f"event: {name}\n".encode() if name else b"") + b"data: " + content + b"\n\n"
+
+
+class CompletionFormat:
+    """Writes the answer to a request for completions; one of other routes is a subclass."""
+
+    def __init__(self, encoder: Encoder | None = None) -> None:
+        self._encoder = encoder or Encoder()
+
+    def body(self, answer: Completion) -> dict[str, Any]:
+        return answer.body
+
+    async def relayed(self, chunk: Mapping[str, Any]) -> list[bytes]:
+        """The events for a chunk of the backend's stream."""
+        return [event(encoded(chunk))]
+
+    async def last(self, answer: Completion, is_relayed: bool) -> list[bytes]:
+        """The events of a stream with an answer, or the last ones if its chunks were relayed."""
+        chunks = () if is_relayed else answer.chunks()
+        return [*[event(await self._encoder.encode(chunk)) for chunk in chunks], END]
+
+    async def failure(self, error: ApiError) -> list[bytes]:
+        """The last events of a stream that fails after its status was sent."""
+        return [event(error.content.encode())]
 
 
 def _deltas(choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -14,12 +14,11 @@ from minrisk._core.vote import Vote, answer_of, wave
 from minrisk.openai.background import cancel_all
 from minrisk.openai.client import Compute
 from minrisk.openai.completions import CompletionResponse
-from minrisk.openai.encoding import encoded
 from minrisk.openai.errors import error_response
 from minrisk.openai.responses import Choice
 from minrisk.server.choosing import Candidate, Votes, comparable, votes
 from minrisk.server.requests import ClientRequest
-from minrisk.server.responses import NO_RETRY, ApiError, event, upstream_error
+from minrisk.server.responses import NO_RETRY, ApiError, CompletionFormat, upstream_error
 from minrisk.server.settings import Settings
 
 if TYPE_CHECKING:
@@ -141,6 +140,7 @@ class SampleCollector:
     counted_parts: int = 0  # number of parts whose votes are counted or being counted
     events: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(_MAX_EVENTS))
     is_relayed: bool = False  # the backend streams its answer, chunk by chunk, into `events`
+    form: CompletionFormat = field(default_factory=CompletionFormat)
 
     async def waves(self) -> AsyncIterator[range]:
         """The ranges of samples to draw: all at once, or in waves if a vote may stop early.
@@ -167,7 +167,8 @@ class SampleCollector:
             isinstance(one, dict) and one.get("finish_reason") for one in choices)
         ours = {"minrisk": {"samples": self.request.samples, "requested": self.request.samples,
                             "passed_through": True}}
-        await self.events.put(event(encoded(chunk | ours if is_end else chunk)))
+        for one in await self.form.relayed(chunk | ours if is_end else chunk):
+            await self.events.put(one)
         self.is_relayed = True
         self.started.set()
 
