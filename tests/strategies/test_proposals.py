@@ -14,7 +14,7 @@ import minrisk
 from generators import FEW, cases
 from minrisk._core.adapters import metric_option
 from minrisk._core.metric import AnyMetric
-from minrisk._core.options import Options, option
+from minrisk._core.options import option
 from minrisk._core.strategy import MeanUtility, PoolStrategy
 from report_pages import page_data
 from tolerance import assert_close
@@ -24,7 +24,7 @@ BETTER = "the cat sat down"
 
 
 @dataclass(frozen=True)
-class Proposing(PoolStrategy, MeanUtility, Options):
+class Proposing(PoolStrategy, MeanUtility):
     """Proposes the same text for every segment."""
 
     name: ClassVar[str] = "proposing"

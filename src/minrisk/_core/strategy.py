@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from minrisk._core.adapters import as_metric
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.batch import bind
+from minrisk._core.batch import as_batch, bind
 from minrisk._core.errors import InputError, brief
 from minrisk._core.metric import Ability, AnyMetric, Metric, required_abilities
+from minrisk._core.options import Options
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
 
@@ -44,7 +45,7 @@ class Strategy(Protocol):
         """The ranking of the hypotheses of each segment, in the order of the segments."""
 
 
-class PoolStrategy(ABC):
+class PoolStrategy(Options, ABC):
     """A strategy that ranks each segment by itself, from its features by the metric."""
 
     metric: AnyMetric
@@ -71,6 +72,38 @@ class MeanUtility:
     def reference_scores(self, pool: Pool[Any], columns: Ints) -> Floats:
         """(H, columns) scores whose weighted means over references the utilities estimate."""
         return pool.scores(columns)
+
+
+class StrategyWrapper(Options):
+    """A strategy with the name and the metric of its field `strategy`."""
+
+    strategy: Strategy
+
+    @property
+    def name(self) -> str:
+        return self.strategy.name
+
+    @property
+    def metric(self) -> AnyMetric:
+        return self.strategy.metric
+
+    @property
+    def leave_self_out(self) -> bool:
+        return leaves_self_out(self.strategy)
+
+
+class MeasuringStrategy(StrategyWrapper, ABC):
+    """A wrapper that adds a measurement to each ranking of its field `strategy`."""
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        batch = as_batch(segments)
+        rankings = self.strategy.rank(batch)
+        return [self.measured(ranking, pool) for ranking, pool
+                in zip(rankings, batch.pools(self.metric), strict=True)]
+
+    @abstractmethod
+    def measured(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:
+        """The ranking with the measurement; `pairs` includes those of the measurement."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from types import ModuleType
 
 from minrisk._core.errors import InputError, unknown, warn
 
-_PLAIN = {"chrf": "ngram.chrf_plain", "bleu": "ngram.bleu_plain", "ter": "_ter_plain"}
+_PLAIN = {"chrf": "ngram.chrf_plain", "bleu": "ngram.bleu_plain", "ter": "ter"}
 
 
 def backend(metric: str) -> ModuleType:

@@ -10,7 +10,8 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, ClassVar, Literal
+from operator import attrgetter
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -63,27 +64,29 @@ class TokenSequences:
         return objects([number[token] for token in tokens] for tokens in self.tokens)
 
 
-def all_pairs(hyps: TokenSequences, refs: TokenSequences, measure: str, metric: str, extra: str,
-              **options: Any) -> Floats:
-    """(H, R) the measure of every pair of texts, with its options; the others are for messages.
-
-    The measure is a function of `rapidfuzz.distance`, such as `Levenshtein.distance`.
-    """
-    with needs_extra(f"the {metric!r} metric", extra):
-        distance, process = (import_module(f"rapidfuzz.{name}") for name in ("distance", "process"))
-    algorithm, _, function = measure.partition(".")
-    result: Floats = process.cdist(hyps.tokens, refs.numbered_as(hyps), dtype=np.float64,
-                                   scorer=getattr(getattr(distance, algorithm), function),
-                                   scorer_kwargs=options, workers=threads())
-    return result
-
-
 class SequenceMetric(Metric[TokenSequences]):
-    """The base class of metrics that compare texts as sequences, by RapidFuzz."""
+    """A metric that compares texts as sequences of tokens, by a measure of RapidFuzz."""
+
+    measure: ClassVar[str]  # in `rapidfuzz.distance`
+    extra: ClassVar[str] = "edit"
+    cost: ClassVar[str] = "n · m edit distances"
 
     def prepare(self) -> None:
         one = self.features(["a"])
         self.scores(one, one)
+
+    def features(self, texts: Sequence[str]) -> TokenSequences:
+        return TokenSequences.of_characters(texts)
+
+    def scores(self, hyps: TokenSequences, refs: TokenSequences, source: object = None) -> Floats:
+        """(H, R) the measure of every pair."""
+        with needs_extra(f"the {self.name!r} metric", self.extra):
+            distance, process = (import_module(f"rapidfuzz.{name}")
+                                 for name in ("distance", "process"))
+        result: Floats = process.cdist(hyps.tokens, refs.numbered_as(hyps), dtype=np.float64,
+                                       scorer=attrgetter(self.measure)(distance),
+                                       workers=threads())
+        return result
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ class Edit(SequenceMetric):
 
     name: ClassVar[str] = "edit"
     papers: ClassVar[tuple[str, ...]] = ("Levenshtein 1966",)
-    cost: ClassVar[str] = "n · m edit distances"
+    measure: ClassVar[str] = "Levenshtein.normalized_similarity"
 
     unit: Literal["character", "word"] = option("character", help="unit of an edit")
     lowercase: bool = option(False, help="ignore case")
@@ -115,14 +118,11 @@ class Edit(SequenceMetric):
             return TokenSequences.of_words(text.split() for text in prepared)
         return TokenSequences.of_characters(prepared)
 
-    def scores(self, hyps: TokenSequences, refs: TokenSequences, source: object = None) -> Floats:
-        """(H, R) similarity of every pair, 0 to 1."""
-        return all_pairs(hyps, refs, "Levenshtein.normalized_similarity", self.name, "edit")
-
 
 class ErrorRate(SequenceMetric):
     """Minus the number of edits as a percentage of the number of tokens of the reference."""
 
+    measure: ClassVar[str] = "Levenshtein.distance"
     is_error: ClassVar[bool] = True
     features_per_segment: ClassVar[bool] = True  # keeps vocabularies small
 
@@ -135,8 +135,7 @@ class ErrorRate(SequenceMetric):
 
     def scores(self, hyps: TokenSequences, refs: TokenSequences, source: object = None) -> Floats:
         """(H, R) minus the error rate of every pair, in percent."""
-        edits = all_pairs(hyps, refs, "Levenshtein.distance", self.name, "edit")
-        return _score(edits, refs.lengths)
+        return _score(super().scores(hyps, refs), refs.lengths)
 
     def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
         """(N, 2) edits to the reference with the lowest rate, and its length."""
@@ -151,7 +150,7 @@ class ErrorRate(SequenceMetric):
 
     def _nearest(self, hyp: str, refs: Sequence[str]) -> tuple[float, float]:
         ours, theirs = self.features([hyp]), self.features(refs)
-        edits = all_pairs(ours, theirs, "Levenshtein.distance", self.name, "edit")[0]
+        edits = super().scores(ours, theirs)[0]
         best = int(np.argmax(_score(edits, theirs.lengths)))
         return edits[best], theirs.lengths[best]
 
@@ -177,7 +176,6 @@ class Wer(ErrorRate):
 
     name: ClassVar[str] = "wer"
     papers: ClassVar[tuple[str, ...]] = ("Goel & Byrne 2000",)
-    cost: ClassVar[str] = "n · m edit distances"
 
     lowercase: bool = option(False, help=LOWERCASE_HELP)
     no_punct: bool = option(False, help=PUNCTUATION_HELP)
@@ -205,7 +203,6 @@ class Cer(ErrorRate):
     """
 
     name: ClassVar[str] = "cer"
-    cost: ClassVar[str] = "n · m edit distances"
 
     lowercase: bool = option(False, help=LOWERCASE_HELP)
     no_punct: bool = option(False, help=PUNCTUATION_HELP)

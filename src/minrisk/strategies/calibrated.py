@@ -12,8 +12,7 @@ from minrisk._core.options import option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking
 from minrisk._core.signature import choose_alike, signature
-from minrisk._core.strategy import Strategy, stage_option
-from minrisk.strategies._wrapper import MeasuringStrategy, StrategyWrapper
+from minrisk._core.strategy import MeasuringStrategy, Strategy, StrategyWrapper, stage_option
 from minrisk.strategies.confident import Confident
 from minrisk.strategies.uncertain import Uncertain
 

@@ -22,10 +22,10 @@ from minrisk._core.strategy import (
     Budget,
     MeanUtility,
     Strategy,
+    StrategyWrapper,
     leaves_self_out,
     stage_option,
 )
-from minrisk.strategies._wrapper import StrategyWrapper
 from minrisk.strategies.groups import CONTIGUOUS_HELP, GROUPS_HELP, Aggregate, Standard
 
 KEEP = 20  # as in the paper

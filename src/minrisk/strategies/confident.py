@@ -22,6 +22,7 @@ from minrisk._core.options import option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import TIE, Confidence, Ranking, Segment
 from minrisk._core.strategy import (
+    MeasuringStrategy,
     ScoreSource,
     Strategy,
     averages_scores,
@@ -30,7 +31,6 @@ from minrisk._core.strategy import (
     stage_option,
 )
 from minrisk._core.token_confidence import CONFIDENCES
-from minrisk.strategies._wrapper import MeasuringStrategy
 
 MAX_CONTENDERS = 20  # distinct choices that are compared; lower ranks hardly ever win
 # degrees of freedom of variances from three samples or fewer, which have none; tuned on real data

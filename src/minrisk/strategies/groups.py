@@ -18,7 +18,7 @@ from minrisk._core.arrays import Floats, Ints, Points
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric, F, PartialStatistics
-from minrisk._core.options import Options, option
+from minrisk._core.options import option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import (
@@ -32,7 +32,7 @@ from minrisk._core.strategy import (
 
 
 @dataclass(frozen=True)
-class Standard(MeanUtility, PoolStrategy, Options):
+class Standard(MeanUtility, PoolStrategy):
     """exact: every hypothesis against every reference
 
     Args:
@@ -63,7 +63,7 @@ class Standard(MeanUtility, PoolStrategy, Options):
 
 
 @dataclass(frozen=True)
-class NByS(MeanUtility, PoolStrategy, Options):
+class NByS(MeanUtility, PoolStrategy):
     """every hypothesis against `subset` of the references
 
     Args:
@@ -110,7 +110,7 @@ CONTIGUOUS_HELP = "average neighbouring references, not a random partition"
 
 
 @dataclass(frozen=True)
-class Aggregate(MeanUtility, PoolStrategy, Options):
+class Aggregate(MeanUtility, PoolStrategy):
     """every hypothesis against the average reference
 
     Args:
@@ -155,7 +155,7 @@ class Aggregate(MeanUtility, PoolStrategy, Options):
 
 
 @dataclass(frozen=True)
-class Centroid(MeanUtility, PoolStrategy, Options):
+class Centroid(MeanUtility, PoolStrategy):
     """every hypothesis against the averages of clusters of references
 
     Costs n * k evaluations, and k-means on the embeddings of the references.

@@ -14,7 +14,7 @@ import numpy as np
 from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.metric import AnyMetric
-from minrisk._core.options import Options, option
+from minrisk._core.options import option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking
 from minrisk._core.strategy import Budget, MeanUtility, PoolStrategy, segment_rng
@@ -23,7 +23,7 @@ _MAX_BLOCKS = 32  # blocks of hypotheses
 
 
 @dataclass(frozen=True)
-class LowRank(MeanUtility, PoolStrategy, Options):
+class LowRank(MeanUtility, PoolStrategy):
     """some of the pairs, the others estimated by matrix completion
 
     Costs `budget` * n * m evaluations, and alternating least squares. Hypotheses are split into

@@ -25,7 +25,7 @@ from minrisk.strategies.cascade import KEEP_HELP, UncountedStage, best_rows, ran
 
 
 @dataclass(frozen=True)
-class Rerank(PoolStrategy, Options):
+class Rerank(PoolStrategy):
     """ranks by quality estimation from the source, without references
 
     Costs one evaluation per hypothesis.
@@ -139,7 +139,7 @@ class MBRBoN(Options):
 
 
 @dataclass(frozen=True)
-class UniversalSelfConsistency(PoolStrategy, Options):
+class UniversalSelfConsistency(PoolStrategy):
     """asks once for the best of all hypotheses, which a judge sees together
 
     The chosen hypothesis has the utility 1 and the others 0, in the order of the samples. Distinct

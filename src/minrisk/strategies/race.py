@@ -20,7 +20,7 @@ from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Distinct, Floats, Ints
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import Ability, AnyMetric
-from minrisk._core.options import Options, option
+from minrisk._core.options import option
 from minrisk._core.pool import Pool, Tally
 from minrisk._core.segment import Ranking
 from minrisk._core.strategy import (
@@ -126,7 +126,7 @@ def steps_of(count: int) -> int:
 
 
 @dataclass(frozen=True)
-class Prune(MeanUtility, PoolStrategy, Options):
+class Prune(MeanUtility, PoolStrategy):
     """drops hypotheses that rarely win as references double
 
     Costs n * start evaluations; each further step doubles the references of the remaining
@@ -198,7 +198,7 @@ class Prune(MeanUtility, PoolStrategy, Options):
 
 
 @dataclass(frozen=True)
-class Adaptive(MeanUtility, PoolStrategy, Options):
+class Adaptive(MeanUtility, PoolStrategy):
     """keeps the better half at each step, with more references each time
 
     All hypotheses of a step are scored against the same references (hence "correlated") and keep
@@ -236,7 +236,7 @@ _MIN_REFERENCES = 8
 
 
 @dataclass(frozen=True)
-class ControlVariate(MeanUtility, PoolStrategy, Options):
+class ControlVariate(MeanUtility, PoolStrategy):
     """as adaptive, with a linear surrogate of the metric as control variate (ours)
 
     Like `adaptive`, but hypotheses with a low mean of the surrogate are dropped before any pair is

@@ -28,7 +28,7 @@ SIZE_HELP = "size of the set, if there are as many different texts"
 
 
 @dataclass(frozen=True)
-class Diverse(MeanUtility, PoolStrategy, Options):
+class Diverse(MeanUtility, PoolStrategy):
     """exact, with a diverse set of good hypotheses first (DMBR)
 
     The set maximises, greedily, the sum of its utilities minus `diversity` / size times the sum of
@@ -78,7 +78,7 @@ def _similarity(among: Pool[Any], row: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class Medoids(MeanUtility, PoolStrategy, Options):
+class Medoids(MeanUtility, PoolStrategy):
     """exact, with a set of k medoids of the references first (KMBR)
 
     The set maximises the mean, over references, of the best score of a member. It is built

@@ -19,8 +19,13 @@ from minrisk._core.batch import bind
 from minrisk._core.options import option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment, Uncertainty
-from minrisk._core.strategy import Strategy, compares_texts, segment_rng, stage_option
-from minrisk.strategies._wrapper import MeasuringStrategy
+from minrisk._core.strategy import (
+    MeasuringStrategy,
+    Strategy,
+    compares_texts,
+    segment_rng,
+    stage_option,
+)
 
 THRESHOLD = 0.6  # best predictor of chrF against human references: experiments/uncertainty
 _BLOCK = 64  # candidate centres that are compared at once

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
-from minrisk._core.arrays import Floats, Ints
-from minrisk.metrics.ngram import plain
 from minrisk.metrics.ngram.plain import (
     CountedTexts,
+    Formula,
     Statistics,
-    all_scores,
     ngram_counts,
     partial_statistics,
 )
@@ -37,28 +34,6 @@ Texts = BleuTexts  # the name in the native core
 def tokenize(texts: Sequence[str], tokenizer: str) -> list[str]:
     """The texts with white space between their tokens."""
     return [BUILTIN[tokenizer](text.rstrip()) for text in texts]
-
-
-def scores(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, weights: Floats,
-           smooth_method: str, smooth_value: float, effective_order: bool,
-           threads: int) -> Floats:
-    score = partial(bleu, smooth_method=smooth_method, smooth_value=smooth_value,
-                    effective_order=effective_order)
-    return all_scores(texts, hyps, offsets, members, weights, score)
-
-
-def utility(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, weights: Floats,
-            smooth_method: str, smooth_value: float, effective_order: bool, threads: int,
-            mass: Floats) -> Floats:
-    return scores(texts, hyps, offsets, members, weights, smooth_method, smooth_value,
-                  effective_order, threads) @ mass
-
-
-def finalize(texts: CountedTexts, hyps: Ints, sums: Floats, smooth_method: str,
-             smooth_value: float, effective_order: bool) -> Floats:
-    score = partial(bleu, smooth_method=smooth_method, smooth_value=smooth_value,
-                    effective_order=effective_order)
-    return plain.finalize(texts, hyps, sums, score)
 
 
 def bleu(statistics: Sequence[Statistics], smooth_method: str, smooth_value: float,
@@ -92,3 +67,7 @@ def _smoothed(matches: list[float], smooth_method: str, smooth_value: float) -> 
         if unmatched and smooth_method == "exp":
             smallest /= 2
     return result
+
+
+_core = Formula(bleu)
+scores, utility, finalize = _core.scores, _core.utility, _core.finalize

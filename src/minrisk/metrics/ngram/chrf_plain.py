@@ -6,15 +6,13 @@ Same interface and same results as `minrisk._native.chrf`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
-from minrisk._core.arrays import Floats, Ints
 from minrisk.metrics.ngram import plain
 from minrisk.metrics.ngram.plain import (
     CountedTexts,
     Counts,
+    Formula,
     Statistics,
-    all_scores,
     ngram_counts,
     partial_statistics,
 )
@@ -31,23 +29,6 @@ class ChrFTexts(CountedTexts):
 
 
 Texts = ChrFTexts  # the name in the native core
-
-
-def scores(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, weights: Floats,
-           beta: float, eps_smoothing: bool, threads: int) -> Floats:
-    score = partial(f_score, beta=beta, eps_smoothing=eps_smoothing)
-    return all_scores(texts, hyps, offsets, members, weights, score)
-
-
-def utility(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, weights: Floats,
-            beta: float, eps_smoothing: bool, threads: int, mass: Floats) -> Floats:
-    return scores(texts, hyps, offsets, members, weights, beta, eps_smoothing, threads) @ mass
-
-
-def finalize(texts: CountedTexts, hyps: Ints, sums: Floats, beta: float,
-             eps_smoothing: bool) -> Floats:
-    score = partial(f_score, beta=beta, eps_smoothing=eps_smoothing)
-    return plain.finalize(texts, hyps, sums, score)
 
 
 def _counts(text: str, order: int, word_order: int, whitespace: bool) -> Counts:
@@ -97,3 +78,7 @@ def _smoothed(statistics: Sequence[Statistics], factor: float) -> float:
 def _f(precision: float, recall: float, factor: float, undefined: float = 0.0) -> float:
     denominator = factor * precision + recall
     return (1 + factor) * precision * recall / denominator if denominator > 0 else undefined
+
+
+_core = Formula(f_score)
+scores, utility, finalize = _core.scores, _core.utility, _core.finalize

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -41,16 +43,43 @@ def _ngrams(symbols: NGram, n: int) -> Iterator[NGram]:
     return (symbols[i:i + n] for i in range(len(symbols) - n + 1))
 
 
-def all_scores(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, weights: Floats,
-               score: Callable[[list[Statistics]], float]) -> Floats:
-    """(H, R) scores; reference g is the average of members[offsets[g]:offsets[g + 1]]."""
-    refs = [
-        _average([texts.counts[m] for m in members[a:b]], weights[a:b], texts.orders)
-        for a, b in pairwise(offsets)
-    ]
-    return np.array([
-        [score(statistics(texts.counts[h], ref)) for ref in refs] for h in hyps
-    ]).reshape(len(hyps), len(refs))
+@dataclass(frozen=True)
+class Formula:
+    """A function of statistics with the calls of the native core, which end with its options."""
+
+    score: Callable[..., float]  # of the statistics of all orders, and of the metric's options
+
+    def scores(self, texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints,
+               weights: Floats, *options: Any) -> Floats:
+        """(H, R) scores; reference g is the average of members[offsets[g]:offsets[g + 1]].
+
+        The last option is the number of threads.
+        """
+        refs = [
+            _average([texts.counts[m] for m in members[a:b]], weights[a:b], texts.orders)
+            for a, b in pairwise(offsets)
+        ]
+        return np.array([
+            [self.score(statistics(texts.counts[h], ref), *options[:-1]) for ref in refs]
+            for h in hyps
+        ]).reshape(len(hyps), len(refs))
+
+    def utility(self, *arguments: Any) -> Floats:
+        """(H,) the scores of the other arguments times the last one, the mass of references."""
+        utility: Floats = self.scores(*arguments[:-1]) @ arguments[-1]
+        return utility
+
+    def finalize(self, texts: CountedTexts, hyps: Ints, sums: Floats, *options: Any) -> Floats:
+        """(H,) scores against the average of the references whose partial statistics these are."""
+        totals, counts = [], []
+        numbers = iter(sums.tolist())
+        for ngrams in _distinct_ngrams(texts):
+            totals.append(next(numbers))
+            counts.append(dict(zip(ngrams, numbers, strict=False)))
+        return np.array([self.score([
+            (in_hyp, total, match) for (in_hyp, _, match), total
+            in zip(statistics(texts.counts[h], counts), totals, strict=True)
+        ], *options) for h in hyps])
 
 
 def statistics(hyp: Counts, ref: Counts) -> list[Statistics]:
@@ -70,20 +99,6 @@ def partial_statistics(hyps: CountedTexts, refs: CountedTexts, members: Ints,
         number for ngrams, order in zip(_distinct_ngrams(hyps), average, strict=True)
         for number in (sum(order.values()), *(order.get(ngram, 0.0) for ngram in ngrams))
     ])
-
-
-def finalize(texts: CountedTexts, hyps: Ints, sums: Floats,
-             score: Callable[[list[Statistics]], float]) -> Floats:
-    """(H,) scores against the average of the references whose partial statistics these are."""
-    totals, counts = [], []
-    numbers = iter(sums.tolist())
-    for ngrams in _distinct_ngrams(texts):
-        totals.append(next(numbers))
-        counts.append(dict(zip(ngrams, numbers, strict=False)))
-    return np.array([score([
-        (in_hyp, total, match) for (in_hyp, _, match), total
-        in zip(statistics(texts.counts[h], counts), totals, strict=True)
-    ]) for h in hyps])
 
 
 def _distinct_ngrams(texts: CountedTexts) -> list[dict[NGram, None]]:

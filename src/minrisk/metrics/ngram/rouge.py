@@ -17,7 +17,7 @@ from minrisk._core.errors import needs_extra
 from minrisk._core.groups import WeightedRows
 from minrisk._core.metric import PartialStatistics
 from minrisk._core.options import option
-from minrisk.metrics.edit import SequenceMetric, TokenSequences, all_pairs
+from minrisk.metrics.edit import SequenceMetric, TokenSequences
 from minrisk.metrics.ngram import NgramMetric
 
 _WORD = re.compile("[a-z0-9]+")
@@ -95,6 +95,8 @@ class RougeL(SequenceMetric):
 
     name: ClassVar[str] = "rouge-l"
     papers: ClassVar[tuple[str, ...]] = ("Lin 2004",)
+    measure: ClassVar[str] = "LCSseq.similarity"
+    extra: ClassVar[str] = "rouge"
     cost: ClassVar[str] = "n · m longest common subsequences"
 
     stemmer: bool = option(False, help="compare Porter stems, not words")
@@ -105,7 +107,7 @@ class RougeL(SequenceMetric):
     def scores(self, hyps: TokenSequences, refs: TokenSequences, source: object = None) -> Floats:
         """(H, R) F1 of every pair."""
         total = np.add.outer(hyps.lengths, refs.lengths)
-        common = all_pairs(hyps, refs, "LCSseq.similarity", self.name, "rouge")
+        common = super().scores(hyps, refs)
         # 2PR / (P + R) with P = common / hypothesis and R = common / reference
         result: Floats = 2 * common / np.maximum(total, 1)
         return result
