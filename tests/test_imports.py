@@ -56,8 +56,8 @@ MAY_IMPORT = {
     "_core.decoding": PROTOCOLS | {"strategies"},  # `abstain` measures
     "testing": PROTOCOLS,
     "_torch": PLAIN | {"_torch"},
-    "metrics": PROTOCOLS | {"metrics", "openai", "_native", "_torch"},
-    "strategies": PROTOCOLS | {"strategies"},
+    "metrics": PROTOCOLS | {"plugins", "metrics", "openai", "_native", "_torch"},
+    "strategies": PROTOCOLS | {"plugins", "strategies"},
     "evaluation": PROTOCOLS | {"_core.decoding", "evaluation", "io", "run"},
     "openai": PLAIN | {"openai"},
     "samplers": PLAIN | {"samplers", "openai", "_torch"},

@@ -17,10 +17,9 @@ import numpy as np
 
 from minrisk._core.arrays import Floats, Ints, Objects, objects
 from minrisk._core.errors import needs_extra
-from minrisk._core.metric import Metric
-from minrisk._core.options import option
 from minrisk._core.process import threads
 from minrisk.metrics.ngram.tokenizers import LOWERCASE_HELP, PUNCTUATION_HELP, normalized
+from minrisk.plugins import Metric, option
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,12 +15,11 @@ import numpy.typing as npt
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import needs_extra
-from minrisk._core.groups import Groups
 from minrisk._core.metric import Metric, PartialStatistics
-from minrisk._core.options import option
 from minrisk._core.process import report_progress
 from minrisk._core.sqlite_cache import SqliteCache, chunks
 from minrisk._core.texts import valid_unicode
+from minrisk.plugins import Groups, option
 
 Vectors = npt.NDArray[np.float32]
 

@@ -13,10 +13,8 @@ import numpy as np
 
 from minrisk._core.arrays import Floats, Objects, objects
 from minrisk._core.errors import InputError, Wording
-from minrisk._core.metric import Metric
-from minrisk._core.options import option
-from minrisk._core.segment import Segment
 from minrisk._core.weights import check_not_positive
+from minrisk.plugins import Metric, Segment, option
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,10 +14,9 @@ import numpy as np
 from minrisk._core.arrays import Floats, Ints, Objects, numbered, objects
 from minrisk._core.errors import needs_extra
 from minrisk._core.lazy import lazy
-from minrisk._core.metric import Metric
-from minrisk._core.options import option
 from minrisk._core.process import threads
 from minrisk.metrics._backend import backend
+from minrisk.plugins import Metric, option
 
 Rules = tuple[tuple[str, str], ...]
 

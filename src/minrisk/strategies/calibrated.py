@@ -8,11 +8,9 @@ from typing import Any
 from minrisk._core.calibration import SIGNALS, Calibration
 from minrisk._core.errors import InputError, Wording, brief
 from minrisk._core.lazy import lazy
-from minrisk._core.options import option
-from minrisk._core.pool import Pool
-from minrisk._core.segment import Ranking
 from minrisk._core.signature import choose_alike, signature
 from minrisk._core.strategy import MeasuringStrategy, Strategy, StrategyWrapper, stage_option
+from minrisk.plugins import Pool, Ranking, option
 from minrisk.strategies.confident import Confident
 from minrisk.strategies.uncertain import Uncertain
 

@@ -12,11 +12,7 @@ from minrisk._core.adapters import as_metric, metric_option
 from minrisk._core.arrays import Ints, numbered
 from minrisk._core.batch import as_batch
 from minrisk._core.errors import InputError, Wording
-from minrisk._core.metric import Ability, AnyMetric
-from minrisk._core.options import Options, option
-from minrisk._core.pool import Pool
 from minrisk._core.registry import STRATEGIES
-from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import (
     SELF_HELP,
     Budget,
@@ -26,6 +22,7 @@ from minrisk._core.strategy import (
     leaves_self_out,
     stage_option,
 )
+from minrisk.plugins import Ability, AnyMetric, Options, Pool, Ranking, Segment, option
 from minrisk.strategies.groups import CONTIGUOUS_HELP, GROUPS_HELP, Aggregate, Standard
 
 KEEP = 20  # as in the paper

@@ -18,8 +18,6 @@ import numpy.typing as npt
 
 from minrisk._core.arrays import Floats, Ints, first_places
 from minrisk._core.lazy import lazy
-from minrisk._core.options import option
-from minrisk._core.pool import Pool
 from minrisk._core.segment import TIE, Confidence, Ranking, Segment
 from minrisk._core.strategy import (
     MeasuringStrategy,
@@ -31,6 +29,7 @@ from minrisk._core.strategy import (
     stage_option,
 )
 from minrisk._core.token_confidence import CONFIDENCES
+from minrisk.plugins import Pool, option
 
 MAX_CONTENDERS = 20  # distinct choices that are compared; lower ranks hardly ever win
 # degrees of freedom of variances from three samples or fewer, which have none; tuned on real data

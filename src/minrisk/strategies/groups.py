@@ -13,14 +13,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Floats, Ints, Points
 from minrisk._core.errors import InputError, Wording
-from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric, F, PartialStatistics
-from minrisk._core.options import option
-from minrisk._core.pool import Pool
-from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import (
     SELF_HELP,
     Budget,
@@ -29,6 +24,7 @@ from minrisk._core.strategy import (
     segment_rng,
     shuffled,
 )
+from minrisk.plugins import Groups, Pool, Ranking, Segment, metric_option, option
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.metric import AnyMetric
-from minrisk._core.options import option
-from minrisk._core.pool import Pool
-from minrisk._core.segment import Ranking
 from minrisk._core.strategy import Budget, MeanUtility, PoolStrategy, segment_rng
+from minrisk.plugins import AnyMetric, Pool, Ranking, metric_option, option
 
 _MAX_BLOCKS = 32  # blocks of hypotheses
 

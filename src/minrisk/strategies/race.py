@@ -16,13 +16,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Distinct, Floats, Ints
 from minrisk._core.errors import InputError, Wording
-from minrisk._core.metric import Ability, AnyMetric
-from minrisk._core.options import option
 from minrisk._core.pool import Pool, Tally
-from minrisk._core.segment import Ranking
 from minrisk._core.strategy import (
     Budget,
     MeanUtility,
@@ -31,6 +27,7 @@ from minrisk._core.strategy import (
     segment_rng,
     shuffled,
 )
+from minrisk.plugins import Ability, AnyMetric, Ranking, metric_option, option
 
 
 class Race:

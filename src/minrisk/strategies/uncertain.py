@@ -15,9 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from minrisk._core.arrays import Floats, Ints, first_places, numbered, sums
-from minrisk._core.batch import bind
-from minrisk._core.options import option
-from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment, Uncertainty
 from minrisk._core.strategy import (
     MeasuringStrategy,
@@ -26,6 +23,7 @@ from minrisk._core.strategy import (
     segment_rng,
     stage_option,
 )
+from minrisk.plugins import Pool, bind, option
 
 THRESHOLD = 0.6  # best predictor of chrF against human references: experiments/uncertainty
 _BLOCK = 64  # candidate centres that are compared at once

@@ -16,8 +16,6 @@ import numpy as np
 from minrisk._core.arrays import Floats, Ints, Objects, objects
 from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk._core.lazy import lazy
-from minrisk._core.metric import Metric
-from minrisk._core.options import option
 from minrisk._core.process import report_progress
 from minrisk._core.segment import shortened
 from minrisk._core.sqlite_cache import MEMORY
@@ -29,6 +27,7 @@ from minrisk.openai.background import AsyncWork, Callback, stream
 from minrisk.openai.client_options import ClientOptions, further_fields, server_key, warn_in
 from minrisk.openai.completions import REPLACEABLE, CompletionResponse, Completions, UpstreamRequest
 from minrisk.openai.responses import Choice
+from minrisk.plugins import Metric, option
 
 _TOP_LOGPROBS = 20  # OpenAI's maximum
 _MAX_ACCOUNTS = 100_000  # hypotheses whose usage is stored until it is reported

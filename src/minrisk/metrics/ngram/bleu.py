@@ -11,15 +11,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError
-from minrisk._core.groups import WeightedRows
-from minrisk._core.options import option
 from minrisk.metrics._backend import backend
 from minrisk.metrics.ngram import NgramMetric, lowercased
 from minrisk.metrics.ngram.bleu_plain import bleu
 from minrisk.metrics.ngram.plain import ngram_counts
 from minrisk.metrics.ngram.plain import statistics as order_statistics
 from minrisk.metrics.ngram.tokenizers import BUILTIN, sacrebleu_tokenizer, tokenizer_signature
+from minrisk.plugins import InputError, WeightedRows, option
 
 Tokenize = Literal["13a", "zh", "char", "none", "intl", "ja-mecab", "ko-mecab", "flores101",
                    "flores200"]

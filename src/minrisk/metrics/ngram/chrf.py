@@ -10,10 +10,9 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, Wording
-from minrisk._core.groups import WeightedRows
-from minrisk._core.options import option
 from minrisk.metrics.ngram import NgramMetric, chrf_plain, lowercased
 from minrisk.metrics.ngram.plain import Statistics
+from minrisk.plugins import WeightedRows, option
 
 _MAX_ORDER = 1000  # limit for orders and beta; more is certainly a mistake
 _MAX_BETA = 1000

@@ -14,11 +14,10 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import needs_extra
-from minrisk._core.groups import WeightedRows
 from minrisk._core.metric import PartialStatistics
-from minrisk._core.options import option
 from minrisk.metrics.edit import SequenceMetric, TokenSequences
 from minrisk.metrics.ngram import NgramMetric
+from minrisk.plugins import WeightedRows, option
 
 _WORD = re.compile("[a-z0-9]+")
 _MAX_UNSTEMMED = 3  # words of up to 3 letters are not stemmed

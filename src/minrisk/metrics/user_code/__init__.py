@@ -14,9 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minrisk._core.arrays import Floats, Objects, objects
-from minrisk._core.errors import InputError
 from minrisk._core.metric import Ability, Metric, lacks_ability
-from minrisk._core.options import option
+from minrisk.plugins import InputError, option
 
 
 class PairwiseMetric(Metric[Objects]):

@@ -24,10 +24,9 @@ from queue import Empty, Queue
 from typing import IO, Any, ClassVar
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError
 from minrisk._core.fingerprint import digest
-from minrisk._core.options import option
 from minrisk.metrics.user_code import PairwiseMetric, as_scores
+from minrisk.plugins import InputError, option
 
 _STDERR_LINES = 5  # lines of its standard error shown in messages
 _SETTLE_SECONDS = 0.2  # seconds after the first answers to wait for surplus lines

@@ -10,12 +10,11 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError
 from minrisk._core.fingerprint import digest, module_files
 from minrisk._core.lazy import lazy
-from minrisk._core.options import option
 from minrisk._core.process import foreign_code, foreign_import
 from minrisk.metrics.user_code import PairwiseMetric, as_scores
+from minrisk.plugins import InputError, option
 
 
 @dataclass(frozen=True)

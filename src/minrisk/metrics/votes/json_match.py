@@ -10,11 +10,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from minrisk._core.arrays import Floats, Objects, numbered, objects
-from minrisk._core.errors import InputError
 from minrisk._core.json_values import NOTHING, canonical_form, find_json, leaves
 from minrisk._core.lazy import lazy
-from minrisk._core.metric import Metric
-from minrisk._core.options import option
+from minrisk.plugins import InputError, Metric, option
 
 _PATH = re.compile(r"[^.\[\]]+|\[\]")
 

@@ -17,8 +17,6 @@ import numpy as np
 
 from minrisk._core.arrays import Floats, Objects, objects
 from minrisk._core.errors import needs_extra
-from minrisk._core.metric import Metric
-from minrisk._core.options import option
 from minrisk.metrics.user_code.command import Program
 from minrisk.metrics.votes.math_answers import (
     find_answer,
@@ -26,6 +24,7 @@ from minrisk.metrics.votes.math_answers import (
     is_formula,
     is_number,
 )
+from minrisk.plugins import Metric, option
 
 _RESTARTS = 2
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minrisk._core.arrays import Floats
-from minrisk._core.metric import AnyMetric, DerivedMetric, Traits
-from minrisk._core.segment import Segment
+from minrisk.plugins import AnyMetric, DerivedMetric, Segment, Traits
 
 
 class WrapperMetric(DerivedMetric[Any]):

@@ -11,17 +11,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minrisk._core.adapters import inner
 from minrisk._core.arrays import Floats, Ints, Objects, numbered, objects
 from minrisk._core.fingerprint import fingerprint
 from minrisk._core.lazy import lazy
-from minrisk._core.metric import AnyMetric
-from minrisk._core.options import option
 from minrisk._core.registry import inside
-from minrisk._core.segment import Segment
 from minrisk._core.signature import parts_signature
 from minrisk._core.sqlite_cache import MEMORY, SqliteCache, chunks
 from minrisk.metrics.wrappers import WrapperMetric
+from minrisk.plugins import AnyMetric, Segment, inner, option
 
 _TABLE = """CREATE TABLE IF NOT EXISTS scores (
     metric BLOB, source BLOB, hypothesis BLOB, reference BLOB, score REAL,

@@ -13,15 +13,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from minrisk._core.adapters import inner
 from minrisk._core.arrays import Floats, Ints, objects
 from minrisk._core.errors import InputError, Wording
-from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric, DerivedMetric, PartialStatistics, Traits
-from minrisk._core.options import option
 from minrisk._core.registry import SUM, inside, is_sum, quoted
-from minrisk._core.segment import Segment
 from minrisk.metrics.wrappers import WrapperMetric
+from minrisk.plugins import Groups, Segment, inner, option
 
 _RANK_DECIMALS = 9  # scores equal to this many decimals, relative to the largest, are ties
 _EQUAL = 1e-12  # relative difference below which utilities are equal up to rounding

@@ -10,13 +10,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from minrisk._core.adapters import inner
 from minrisk._core.arrays import Floats, Ints, Objects, numbered, objects
-from minrisk._core.metric import AnyMetric
-from minrisk._core.options import option
 from minrisk._core.registry import inside
 from minrisk.metrics.wrappers import WrapperMetric
 from minrisk.metrics.wrappers.transport import exact_transport, sinkhorn_transport
+from minrisk.plugins import AnyMetric, inner, option
 
 # the end of a sentence: punctuation (and closing quotes) before white space; Chinese and Japanese
 # punctuation anywhere; a line break
