@@ -66,7 +66,7 @@ def keywords() -> str:
     sample = _without(_fields(PromptOptions), {"num_samples", "seed"})
     classes = [  # name, bases, what it has the options of, options
         ("RunKeywords", "TypedDict", "a run",
-         _without(run, {"output"}) | {"progress": "ShowProgress"}),
+         _without(run, {"output", "quiet"}) | {"progress": "ShowProgress"}),
         ("StrategyKeywords", "TypedDict",
          "the strategies of minrisk, but for the metric and the seed",
          _without(_fields(*strategies), {"metric", "seed"})),

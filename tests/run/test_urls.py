@@ -17,7 +17,6 @@ from commands import run, spawn, write
 from minrisk.cli import SOME_FAILED
 from minrisk.cli.execute import CommandRun
 from minrisk.io.inputs import expand
-from minrisk.run.options import RunOptions
 from project import SUPPORT
 from shard_folders import (
     errors,
@@ -38,7 +37,7 @@ start = partial(spawn, modules="object_store", cwd=SUPPORT)
 @pytest.fixture(autouse=True)
 def _inline(monkeypatch) -> None:
     """No workers unless a test asks for some, also for folders: URLs are the driver's business."""
-    monkeypatch.setattr(CommandRun, "wants_workers", RunOptions.wants_workers)
+    monkeypatch.setattr(CommandRun, "is_command", False)
 
 
 @pytest.fixture

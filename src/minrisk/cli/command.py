@@ -9,10 +9,10 @@ then click parses the arguments with the options of the components added.
 from __future__ import annotations
 
 import dataclasses
-import typing
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import click
 
@@ -20,14 +20,16 @@ from minrisk._core.adapters import clear_metric_cache
 from minrisk._core.errors import InputError, MinriskError, nearest
 from minrisk._core.registry import METRICS
 from minrisk.cli.components import REFERENCES, Component, ComponentOptions, Names, names_in
-from minrisk.cli.config import Config, read_config
 from minrisk.cli.options import CONFIG, FieldOption, entries, parameters, set_flags
 from minrisk.cli.other_tools import foreign_hint
+
+if TYPE_CHECKING:
+    from minrisk.cli.config import Config
 
 _COMPONENTS = "minrisk.cli.components"  # key in a context's `meta`
 _ALL = "minrisk.cli.help_all"  # key: whether --help-all was given
 _SECTIONS = ("Input", "Sampling", "Method", "Output", "Running")  # of the help, in order
-_SETTINGS = {"token_normalize_func": lambda name: name.replace("_", "-"), "max_content_width": 100}
+_SETTINGS = {"token_normalize_func": methodcaller("replace", "_", "-"), "max_content_width": 100}
 
 
 def command(*, examples: str = "",
@@ -38,8 +40,7 @@ def command(*, examples: str = "",
     option and keep their defaults.
     """
     def decorate(function: Callable[..., Any]) -> OptionsCommand:
-        hints = typing.get_type_hints(function)
-        groups = [hint for name, hint in hints.items() if name != "return"]
+        groups = [hint for name, hint in get_type_hints(function).items() if name != "return"]
         return OptionsCommand(function, groups, examples, without)
 
     return decorate
@@ -74,10 +75,7 @@ class OptionsCommand(click.Command):
             raise self._unknown_options(ctx, error.option_name, args) from None
         except click.BadOptionUsage as error:
             raise self._bad_usage(ctx, error) from None
-        options = self._field_options(ctx)
-        set_flags(options, [option for option in options if option.is_given(ctx)])
-        if not ctx.resilient_parsing:
-            _check_required(ctx)
+        set_flags(self._field_options(ctx), ctx)
         return rest
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -92,18 +90,26 @@ class OptionsCommand(click.Command):
     def _find_components(self, ctx: click.Context, given: Names) -> None:
         """Find the components that the configuration file and the arguments name."""
         path = given.last("--config")
-        config = read_config(path, self.name) if path else Config()
-        ctx.meta[CONFIG] = config.path
-        ctx.default_map = config.default_map(self._field_options(ctx))
-        names = Names(config.names() | given)
+        config = None
+        if path:
+            from minrisk.cli.config import read_config  # few runs need it
+
+            config = read_config(path, self.name)
+        names = Names(config.names() | given) if config else given
         ctx.meta[_COMPONENTS] = [component for group in self.groups
                                  if issubclass(group, ComponentOptions)
                                  for component in group.named(names)]
+        if config:
+            self._use_config(ctx, config)
+
+    def _use_config(self, ctx: click.Context, config: Config) -> None:
+        """Take the values of a configuration file as defaults; InputError for unknown keys."""
         options = self._field_options(ctx)
         if keys := config.unknown(options):
             flags = [option.flag for option in options]
             errors = (f"unknown key {key!r}; {self._hint(ctx, f'--{key}', flags)}" for key in keys)
-            raise InputError(f"{path}: {''.join(errors)}see --help")
+            raise InputError(f"{config.path}: {''.join(errors)}see --help")
+        ctx.meta[CONFIG] = config.path
         ctx.default_map = config.default_map(options)
 
     def _field_options(self, ctx: click.Context) -> list[FieldOption]:
@@ -202,17 +208,9 @@ def _filled(group: type, ctx: click.Context) -> Any:
             for option in component.options:
                 if (value := ctx.params[option.name]) is not None:
                     fields[option.owner][option.key] = value
+                elif option.field.required:
+                    raise component.lacking(option)
     return group(**values)
-
-
-def _check_required(ctx: click.Context) -> None:
-    for component in _components(ctx):
-        for option in component.options:
-            if option.field.required and ctx.params[option.name] is None:
-                is_implied = component.kind == "sampler" and component.is_default
-                raise InputError(f"{component.label} needs {option.flag} {option.shown_metavar}: "
-                                 f"{option.field.help}"
-                                 + "; for a model of a server, also --endpoint URL" * is_implied)
 
 
 def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:

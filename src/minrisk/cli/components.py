@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -94,6 +95,13 @@ class Component:
                          for option in self.options)
         return f"{self.label} takes {flags or 'no options'}"
 
+    def lacking(self, option: ComponentOption) -> InputError:
+        """The error for a required option that is not there."""
+        is_implied = self.kind == "sampler" and self.is_default
+        return InputError(f"{self.label} needs {option.flag} {option.shown_metavar}: "
+                          f"{option.field.help}"
+                          + "; for a model of a server, also --endpoint URL" * is_implied)
+
 
 @dataclass(frozen=True)
 class ComponentOptions(ABC):
@@ -101,26 +109,25 @@ class ComponentOptions(ABC):
 
     registries: ClassVar[tuple[Registry, ...]]
 
-    fields: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    # by the option that names the component
+    fields: Mapping[str, dict[str, Any]] = dataclasses.field(
+        default_factory=lambda: defaultdict(dict))
 
     @classmethod
     @abstractmethod
     def named(cls, names: Names) -> Iterator[Component]:
         """The components that the command line names."""
 
-    def values(self, owner: str) -> dict[str, Any]:
-        return dict(self.fields.get(owner, {}))
-
     def make_metric(self, name: str, owner: str = "metric") -> AnyMetric:
         """The metric of this name, with the given values for the fields that it has."""
         known = {option.key for component in _metrics(owner, [name])
                  for option in component.options}
-        return named_metric(name, **{k: v for k, v in self.values(owner).items() if k in known})
+        return named_metric(name, **{k: v for k, v in self.fields[owner].items() if k in known})
 
     def make_strategy(self, name: str, owner: str, common: Mapping[str, Any]) -> Strategy:
         """A strategy or stage; its metric and seed default to the common ones."""
         fields = fields_of(STRATEGIES.get(name))
-        options = {f.name: common[f.name] for f in fields if f.name in common} | self.values(owner)
+        options = {f.name: common[f.name] for f in fields if f.name in common} | self.fields[owner]
         for field in fields:
             value = options.get(field.name)
             inside = field.name if owner == "strategy" else f"{owner}__{field.name}"
@@ -154,14 +161,16 @@ class StrategyOptions(ComponentOptions):
                         "--strategy" not in names)
         for field in fields:
             if field.type is Metric:
-                yield from _named_metrics(field, names)
+                default = METRIC if field.name == "metric" else None
+                yield from _metrics(field.name, [names.last(field.flag, default)],
+                                    field.flag not in names)
             elif field.type is Strategy:
                 yield from _stage(field.name, names.last(field.flag, field.default), names)
 
     def make(self, default_metric: AnyMetric | None = None) -> Strategy:
         """The strategy; `default_metric` is used if no option names or configures a metric."""
         common: dict[str, Any] = {} if self.seed is None else {"seed": self.seed}
-        if default_metric and not (self.metric or self.values("metric")):
+        if default_metric and not (self.metric or self.fields["metric"]):
             common["metric"] = default_metric
         else:
             common["metric"] = self.make_metric(self.metric or METRIC)
@@ -220,12 +229,12 @@ class StudyOptions(MetricOptions):
             if field.type is Strategy:
                 yield from _stage(field.name, names.last(field.flag, field.default), names)
             else:
-                yield from _named_metrics(field, names)
+                yield from _metrics(field.name, [names.last(field.flag)])
 
     def further(self, strategies: Iterable[str], seed: int) -> dict[str, AnyMetric | Strategy]:
         """The additional metrics and stages, by the name of the strategy's field."""
         common = {"metric": self.make(), "seed": seed}
-        given = self.values("strategy")
+        given = self.fields["strategy"]
         return {field.name: self.make_strategy(name, field.name, common)
                 if field.type is Strategy else self.make_metric(name, field.name)
                 for _, field in _further_fields(strategies)
@@ -254,7 +263,7 @@ class SamplerOptions(ComponentOptions):
             yield _reference_sampler(name)
 
     def make(self) -> Sampler:
-        options = self.values("sampler")
+        options = dict(self.fields["sampler"])
         name = self.sampler or default_sampler(self.endpoint)
         if self.endpoint is not None:
             if "endpoint" not in [field.name for field in fields_of(SAMPLERS.get(name))]:
@@ -278,19 +287,11 @@ def _reference_sampler(name: str) -> Component:
         for field in fields_of(SAMPLERS.get(name))))
 
 
-def _named_metrics(field: Field, names: Names) -> Iterator[Component]:
-    """The metrics that are named for a field of a strategy, if any."""
-    if field.name == "metric":
-        return _metrics("metric", [names.last("--metric", METRIC)], "--metric" not in names)
-    name = names.last(field.flag)
-    return _metrics(field.name, [name] if name else [])
-
-
-def _metrics(owner: str, names: Iterable[str],
-                       is_default: bool = False) -> Iterator[Component]:
+def _metrics(owner: str, names: Iterable[str | None],
+             is_default: bool = False) -> Iterator[Component]:
     """Metrics, and those inside them; options that several share are listed for the first."""
     seen: set[str] = set()
-    for name in names:
+    for name in filter(None, names):
         for path, recipe in METRICS.recipe(name).owners():
             prefix = ".".join([_flag(owner), *path])
             options = [ComponentOption(owner, field, f"{prefix}.{field.flag[2:]}", path)
@@ -311,7 +312,7 @@ def _stage(owner: str, name: str | None, names: Names) -> Iterator[Component]:
     for field in fields:
         inside = f"{owner}__{field.name}"
         name = names.last(_flag(inside))
-        if field.type is Metric and name:
+        if field.type is Metric:
             yield from _metrics(inside, [name])
         elif field.type is Strategy:
             yield from _stage(inside, name or field.default, names)

@@ -22,7 +22,7 @@ from minrisk._core.segment import Ranking, Segment
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy, segment_rng
 from minrisk.cli.command import command
-from minrisk.cli.execute import QUIET_HELP, Progress, apply_quiet
+from minrisk.cli.execute import QUIET_HELP, apply_quiet, command_progress
 from minrisk.cli.score import echo_table
 from minrisk.io.files import Input
 from minrisk.io.formats import json_line
@@ -211,7 +211,7 @@ def _write_samples(source: Input, limit: int | None) -> None:
 
 def _examples(source: Input, comparison: ComparedMethods, limit: int | None,
               quiet: bool) -> Iterator[DemoSegment]:
-    progress = Progress(quiet, lambda: source.consumed / (source.size or 1))
+    progress = command_progress(quiet, lambda: source.consumed / (source.size or 1))
     for index, line in enumerate(first(source, limit)):
         record: dict[str, Any] = json.loads(source.text(line))
         choices = comparison.add(record, index)

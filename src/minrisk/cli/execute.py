@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +18,7 @@ from minrisk._core.errors import MinriskError, Wording
 from minrisk._core.options import flag
 from minrisk._core.process import progress_listener, set_threads
 from minrisk.cli import INTERRUPTED, SOME_FAILED
-from minrisk.cli.options import as_flags, portable_as_flags
+from minrisk.cli.options import as_flags, flags
 from minrisk.io import remote
 from minrisk.io.files import Output, check_writable
 from minrisk.io.inputs import ERRORS
@@ -47,6 +47,8 @@ def apply_quiet(quiet: bool) -> None:
 class CommandRun(RunOptions):
     """The options of a run that a command starts."""
 
+    is_command = True
+
     output: str | None = flag(
         "-", "-o", section="Output", metavar="FILE",
         help="Output file, compressed if it ends in .gz, .xz or .zst; or folder (out/, "
@@ -63,29 +65,16 @@ class CommandRun(RunOptions):
         apply_quiet(self.quiet)
         set_threads(self.threads)
 
-    @property
-    def shows_warnings(self) -> bool:
-        return not self.quiet
-
-    def wants_workers(self, is_streaming: bool) -> bool:
-        """Yes for a folder, unless the work is done by a server."""
-        return self.is_folder and not is_streaming
-
     def write(self, writer: Writer) -> Map:
         """The stage that writes; its error messages name flags instead of Python options."""
-        return write(writer, portable_as_flags())
+        return write(writer, partial(as_flags, known=flags.get()))
 
 
-class Progress(RunProgress):
-    """The progress of a command; errors name flags instead of Python options."""
-
-    def error(self, message: str) -> None:
-        super().error(as_flags(message))
-
-
-def has_room_for_bar(output: str | None) -> bool:
-    """Whether a progress bar would not be mixed with results on the terminal."""
-    return not (output == "-" and sys.stdout is not None and sys.stdout.isatty())
+def command_progress(quiet: bool, fraction: Callable[[], float | None] = lambda: None,
+                     output: str | None = None) -> RunProgress:
+    """The progress of a command; a bar must not be mixed with results on the terminal."""
+    is_shared = output == "-" and sys.stdout is not None and sys.stdout.isatty()
+    return RunProgress(quiet, fraction, live=not is_shared, rephrase=as_flags)
 
 
 class RunResult(NamedTuple):
@@ -102,8 +91,8 @@ def execute(options: CommandRun, job: Job, written: Sequence[str] = ()) -> RunRe
     with open_run(options, job, read=[options.config] if options.config else [],
                   written=written) as run:
         remaining = [what.shard for what in run.sink.remaining()]
-        progress = Progress(options.quiet, partial(_fraction, run, _size(remaining)),
-                            has_room_for_bar(options.output))
+        progress = command_progress(options.quiet, partial(_fraction, run, _size(remaining)),
+                                    options.output)
         progress.total = None if options.quiet else run.expected()
         _introduce(progress, options, job, run.sink, len(remaining))
         try:
@@ -116,7 +105,9 @@ def execute(options: CommandRun, job: Job, written: Sequence[str] = ()) -> RunRe
         if run.sink.counts["failed"]:
             progress.error(_failures(options, run.sink.counts, first_failure))
         failed = run.sink.counts["failed"] + len(run.broken)
-        return RunResult(SOME_FAILED if failed else 0, run.sink.counts, _values(run.sink))
+        values = ([result.value for result in run.sink.queue]
+                  if isinstance(run.sink, QueueSink) else [])
+        return RunResult(SOME_FAILED if failed else 0, run.sink.counts, values)
 
 
 def _failures(options: CommandRun, counts: Mapping[str, int], first: Result | None) -> str:
@@ -126,10 +117,6 @@ def _failures(options: CommandRun, counts: Mapping[str, int], first: Result | No
         return f"{count}; the first: {first.message}"
     output = "the output" if options.output in (None, "-") else remote.redact_url(options.output)
     return f"{count}; errors are in {os.path.join(output, ERRORS) if options.is_folder else output}"
-
-
-def _values(sink: Sink) -> list[Any]:
-    return [result.value for result in sink.queue] if isinstance(sink, QueueSink) else []
 
 
 def _size(shards: Sequence[Shard]) -> int | None:
@@ -142,7 +129,7 @@ def _fraction(run: Run, size: int | None) -> float | None:
     return min(1.0, sum(run.read.values()) / size) if size else None
 
 
-def _introduce(progress: Progress, options: CommandRun, job: Job, sink: Sink,
+def _introduce(progress: RunProgress, options: CommandRun, job: Job, sink: Sink,
                remaining: int) -> None:
     progress.note("; ".join(getattr(line, "brief", line) for line in job.signatures))
     if isinstance(sink, RunStore):
@@ -156,7 +143,7 @@ def _introduce(progress: Progress, options: CommandRun, job: Job, sink: Sink,
                           f"{sink.counts['segments']} segments finished{retried}")
 
 
-def _run(run: Run, progress: Progress, options: CommandRun) -> Result | None:
+def _run(run: Run, progress: RunProgress, options: CommandRun) -> Result | None:
     """Show the progress of the run, and return its first failure."""
     first_failure = None
     # what a metric prints must not mix with results
@@ -172,7 +159,7 @@ def _run(run: Run, progress: Progress, options: CommandRun) -> Result | None:
     return first_failure
 
 
-def _count(progress: Progress, result: Result) -> None:
+def _count(progress: RunProgress, result: Result) -> None:
     if result.failure and not progress.failed:
         progress.note(f"the first failure: {result.message}")
     progress.count(**{name: n for name, n in result.counts.items() if name in _SHOWN})
@@ -180,7 +167,7 @@ def _count(progress: Progress, result: Result) -> None:
 
 
 @contextmanager
-def summary(progress: Progress, is_stream: bool) -> Iterator[None]:
+def summary(progress: RunProgress, is_stream: bool) -> Iterator[None]:
     """Show progress and, however the work ends, how much was done."""
     try:
         with progress_listener(progress.stage):
@@ -199,7 +186,7 @@ def summary(progress: Progress, is_stream: bool) -> Iterator[None]:
     progress.finish()
 
 
-def stage_summary(run: Run, progress: Progress) -> str:
+def stage_summary(run: Run, progress: RunProgress) -> str:
     """The time per stage, if there was more than one worker."""
     if not run.engine.has_workers or not run.seconds:
         return ""
@@ -210,7 +197,7 @@ def stage_summary(run: Run, progress: Progress) -> str:
     return "; ".join([", ".join(stages), *shares])
 
 
-def write_report(path: str, run: Run, progress: Progress, signatures: Sequence[str]) -> None:
+def write_report(path: str, run: Run, progress: RunProgress, signatures: Sequence[str]) -> None:
     is_finished = not list(run.sink.remaining())
     report = {
         "signatures": list(signatures),
@@ -228,6 +215,6 @@ def write_report(path: str, run: Run, progress: Progress, signatures: Sequence[s
         output.write(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
 
 
-def _utilisation(run: Run, progress: Progress) -> dict[str, float]:
+def _utilisation(run: Run, progress: RunProgress) -> dict[str, float]:
     return {pool.name: sum(run.seconds.get(stage.name, 0.0) for stage in pool.stages)
             / (pool.workers * progress.seconds) for pool in run.pools if pool.workers}

@@ -17,7 +17,9 @@ import dataclasses
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -42,7 +44,8 @@ _FILES = {"FILE": "file", "FOLDER": "dir"}  # kind of completion, by metavar
 _OPTION = re.compile(r"""(?<![\w.-])([a-z]\w*)=   # name, then a value or a template's field
                      (True\b|False\b|'[^']*'|"[^"]*"|-?[\d.]*\d|\{\w+(?:!r)?(?::\w+)?\})?""",
                      re.VERBOSE)
-_flags: ContextVar[dict[str, str]] = ContextVar("flags of the running command", default={})  # noqa: B039
+# flags of the running command by the names of options
+flags: ContextVar[dict[str, str]] = ContextVar("flags", default={})  # noqa: B039
 
 
 @dataclass(frozen=True)
@@ -131,14 +134,19 @@ class Entry:
 def fields_of(cls: type) -> tuple[Field, ...]:
     """The fields of a metric, strategy or sampler that are options."""
     hints = typing.get_type_hints(cls)
+    # a name such as `chrf+comet` sets inner metrics and their weights
     return tuple(as_field(f, hints[f.name]) for f in dataclasses.fields(cls)
-                 if not _is_part_of_name(f, hints[f.name]))
+                 if "inner" not in f.metadata and typing.get_origin(hints[f.name]) is not tuple)
 
 
 def as_field(f: dataclasses.Field[Any], hint: Any) -> Field:
+    """A field with its type, without None; `Metric` stands for metrics of any feature type."""
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        hint = next(arg for arg in typing.get_args(hint) if arg is not type(None))
+    kind = Metric if typing.get_origin(hint) is Metric else hint
     factory = f.default_factory
     default = f.default if factory is dataclasses.MISSING else factory()
-    return Field(f.name, _plain(hint), default, f.metadata.get("help", ""),
+    return Field(f.name, kind, default, f.metadata.get("help", ""),
                  f.metadata.get("bounds", UNBOUNDED))
 
 
@@ -153,45 +161,23 @@ def entries(registry: Registry, names: Sequence[str] = ()) -> Iterator[Entry]:
             yield Entry(name, "not available", problem=str(error) or repr(error))
 
 
-def _is_part_of_name(f: dataclasses.Field[Any], hint: Any) -> bool:
-    """Whether the name sets the field, as `chrf+comet` sets inner metrics and their weights."""
-    return "inner" in f.metadata or typing.get_origin(hint) is tuple
-
-
-def _plain(hint: Any) -> Any:
-    """The type without None; `Metric` for metrics of any feature type."""
-    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        hint = next(arg for arg in typing.get_args(hint) if arg is not type(None))
-    return Metric if typing.get_origin(hint) is Metric else hint
-
-
-@dataclass(frozen=True)
-class Positional:
-    """An argument without a flag."""
-
-    metavar: str
-    required: bool = False
-
-
 def argument(metavar: str, required: bool = False) -> Any:
     """A field of a command's dataclass, filled by an argument without a flag."""
-    return dataclasses.field(default=(), metadata={"argument": Positional(metavar, required)})
+    shown = {"metavar": metavar, "required": required}
+    return dataclasses.field(default=(), metadata={"argument": shown})
 
 
-def parameters(group: type) -> list[click.Parameter]:
+def parameters(group: type) -> Iterator[click.Parameter]:
     """The arguments and options that fill the fields of a command's dataclass."""
     hints = typing.get_type_hints(group)
-    return [_parameter(f, as_field(f, hints[f.name])) for f in dataclasses.fields(group)
-            if {"flag", "argument"} & f.metadata.keys()]
-
-
-def _parameter(f: dataclasses.Field[Any], field: Field) -> click.Parameter:
-    if "flag" in f.metadata:
-        return FieldOption(field, f.metadata["flag"], default=field.default)
-    position: Positional = f.metadata["argument"]
-    several = typing.get_origin(field.type) is tuple
-    return click.Argument([field.name], metavar=position.metavar, required=position.required,
-                          nargs=-1 if several else 1, type=click.Path())
+    for f in dataclasses.fields(group):
+        field = as_field(f, hints[f.name])
+        if "flag" in f.metadata:
+            yield FieldOption(field, f.metadata["flag"], default=field.default)
+        elif "argument" in f.metadata:
+            several = typing.get_origin(field.type) is tuple
+            yield click.Argument([field.name], type=click.Path(), nargs=-1 if several else 1,
+                                 **f.metadata["argument"])
 
 
 class FieldOption(click.Option):
@@ -224,10 +210,6 @@ class FieldOption(click.Option):
             return self.spec.metavar
         return f"[{self.field.kind}]" if self.field.choices else self.field.kind.upper()
 
-    def is_given(self, ctx: click.Context) -> bool:
-        assert self.name is not None
-        return ctx.get_parameter_source(self.name) is not ParameterSource.DEFAULT
-
     def given_as(self, ctx: click.Context | None) -> str:
         """Where the value is from, for messages: the flag, or a key of the configuration file."""
         assert self.name is not None
@@ -245,10 +227,15 @@ class FieldType(click.ParamType):  # type: ignore[type-arg] # older versions of 
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         assert isinstance(param, FieldOption)
-        if hint := foreign_hint(f"{param.flag} {value}", ctx.command.name if ctx else None):
-            raise InputError(f"unknown value {param.flag} {value}; {hint}")
         kind = str if self.field.type in REGISTRIES else self.field.type
-        return checked(param.given_as(ctx), _number(value, kind), kind, self.field.bounds)
+        with suppress(ValueError):  # text that is no number is refused below
+            value = kind(value) if kind in (int, float) else value
+        try:
+            return checked(param.given_as(ctx), value, kind, self.field.bounds)
+        except InputError:
+            if hint := foreign_hint(f"{param.flag} {value}", ctx.command.name if ctx else None):
+                raise InputError(f"unknown value {param.flag} {value}; {hint}") from None
+            raise
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter,
                        incomplete: str) -> list[CompletionItem]:
@@ -269,41 +256,28 @@ class BoolType(click.types.BoolParamType):
         raise InputError(f"{param.given_as(ctx)} must be true or false; got {brief(value)}")
 
 
-def _number(value: Any, kind: Any) -> Any:
-    """The number that a text represents, if any."""
-    if kind not in (int, float) or not isinstance(value, str):
-        return value
-    try:
-        return kind(value)
-    except ValueError:
-        return value
-
-
-def set_flags(options: Iterable[FieldOption], given: Iterable[FieldOption] = ()) -> None:
+def set_flags(options: Iterable[FieldOption], ctx: click.Context) -> None:
     """Set the flags that `as_flags` uses; if fields share a name, the one that was given counts."""
-    _flags.set(_unambiguous(options) | _unambiguous(given))
+    every, given = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for option in options:
+        every[option.field.name].add(option.flag)
+        if ctx.get_parameter_source(str(option.name)) is not ParameterSource.DEFAULT:
+            given[option.field.name].add(option.flag)
+    flags.set({name: found.pop() for part in (every, given) for name, found in part.items()
+               if len(found) == 1})
 
 
-def as_flags(text: object, flags: Mapping[str, str] | None = None) -> str:
-    """The text of an error or warning; the options that its `Wording` names are shown as flags."""
-    rename = partial(_as_flag, _flags.get() if flags is None else flags)
+def as_flags(text: object, known: Mapping[str, str] | None = None) -> str:
+    """The text of an error or warning; the options that its `Wording` names are shown as flags.
+
+    `known` is for worker processes, which do not know the running command.
+    """
+    rename = partial(_as_flag, flags.get() if known is None else known)
     return with_options(text, partial(_OPTION.sub, rename))
 
 
-def portable_as_flags() -> Callable[[object], str]:
-    """`as_flags` for worker processes, which do not know the running command."""
-    return partial(as_flags, flags=_flags.get())
-
-
-def _unambiguous(options: Iterable[FieldOption]) -> dict[str, str]:
-    flags: dict[str, set[str]] = {}
-    for option in options:
-        flags.setdefault(option.field.name, set()).add(option.flag)
-    return {name: found.pop() for name, found in flags.items() if len(found) == 1}
-
-
-def _as_flag(flags: Mapping[str, str], found: re.Match[str]) -> str:
-    flag = flags.get(found[1])
+def _as_flag(known: Mapping[str, str], found: re.Match[str]) -> str:
+    flag = known.get(found[1])
     value = (found[2] or "").strip("'").replace("!r}", "}")
     if flag is None:
         return found[0]

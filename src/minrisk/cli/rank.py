@@ -16,7 +16,7 @@ from minrisk._core.segment import Segment
 from minrisk._core.signature import signature
 from minrisk.cli.command import command
 from minrisk.cli.components import MetricOptions
-from minrisk.cli.execute import QUIET_HELP, Progress, apply_quiet, has_room_for_bar, summary
+from minrisk.cli.execute import QUIET_HELP, apply_quiet, command_progress, summary
 from minrisk.cli.options import argument
 from minrisk.io.files import Output
 from minrisk.io.inputs import InputFile, is_json, open_input
@@ -79,7 +79,7 @@ def rank(metric: MetricOptions, options: RankOptions) -> None:
     strategy = make_strategy(options.strategy, metric.make())
     record = _hypotheses(options.hypotheses, strategy.metric.is_vote)
     assert record.segment is not None
-    progress = Progress(options.quiet, lambda: None, has_room_for_bar(options.output))
+    progress = command_progress(options.quiet, output=options.output)
     progress.note(signature(strategy).brief)
     with summary(progress, is_stream=True):
         decoder = PartsDecoder(as_parts_strategy(strategy), record.segment)

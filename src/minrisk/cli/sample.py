@@ -18,7 +18,7 @@ class PromptInput(PromptOptions, InputOptions):
     """Prompts in plain text or JSON lines."""
 
     def sampling(self, sampler: SamplerOptions) -> Sampling:
-        return Sampling(self.corpus(), sampler.make(), self, sampler.values("references"))
+        return Sampling(self.corpus(), sampler.make(), self, sampler.fields["references"])
 
 
 @dataclass(frozen=True)

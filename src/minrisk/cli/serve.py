@@ -101,7 +101,7 @@ class BackendOptions(ComponentOptions):
             raise InputError("found neither --upstream nor --model, wanted the address of a server "
                              "that samples, or the folder of a model")
         # other servers refuse prompts that are too long, too
-        options = {"overlong": "error", "temperature": self.temperature} | self.values("sampler")
+        options = {"overlong": "error", "temperature": self.temperature} | self.fields["sampler"]
         made: Transformers = SAMPLERS.make(SAMPLER, model=self.model, **options)
         return made
 

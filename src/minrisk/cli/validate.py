@@ -13,7 +13,7 @@ from minrisk._core.registry import STRATEGIES
 from minrisk.cli.command import command
 from minrisk.cli.components import StudyOptions
 from minrisk.cli.decode import JsonInput
-from minrisk.cli.execute import CommandRun, Progress, execute
+from minrisk.cli.execute import CommandRun, command_progress, execute
 from minrisk.evaluation.figure import check_figure
 from minrisk.evaluation.study import LeftOut
 from minrisk.tasks.validate import StudyScope, Validating
@@ -66,7 +66,7 @@ def validate(metrics: StudyOptions, scope: ValidateScope, segments: JsonInput, o
         corpus, metrics.make(), scope.strategy or None, scope, segments.weighting(corpus),
         left_out.append, metrics.further(scope.strategy, scope.seed))
     if left_out:
-        Progress(options.quiet, lambda: None).note(
+        command_progress(options.quiet).note(
             f"left out {', '.join(name for names, _ in left_out for name in names)}; "
             "--strategy NAME tries one of them, or says what it needs")
     done = execute(options, validating.job(options), written=output.plot)

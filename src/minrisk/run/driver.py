@@ -87,7 +87,7 @@ def open_run(options: RunOptions, job: Job, read: Sequence[str] = (),
     with ExitStack() as stack:
         sink: Sink = stack.enter_context(_sink(options, job, shards, stack))
         yield Run(sink, _with_parser(job.pools, job.parser or shards[0].reader),
-                  options.make_engine(options.wants_workers(job.is_streaming)), options,
+                  options.make_engine(job.is_streaming), options,
                   options.batch_size or job.block)
 
 

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.options import Options, explained, flag
@@ -64,7 +64,10 @@ class WorkerOptions(Options):
 class RunOptions(WorkerOptions):
     """The options of a run: output, workers, and handling of failures."""
 
+    is_command: ClassVar[bool] = False  # rather than a call
+
     output: str | None = None  # a file, a folder, or "-" (standard output); None: a queue
+    quiet: bool = False  # workers show no warnings
     resume: bool = flag(False, help="Resume an interrupted run; retry failed segments.")
     overwrite: bool = flag(False, help="Replace an output that exists.")
     on_error: OnError = flag(
@@ -109,15 +112,13 @@ class RunOptions(WorkerOptions):
         """Bytes of segments that may be in memory."""
         return int(self.buffer * (1 << 30))
 
-    @property
-    def shows_warnings(self) -> bool:
-        """Whether warnings of workers are shown."""
-        return True
+    def make_engine(self, is_streaming: bool = False) -> Engine:
+        """The engine; without workers, it is this process.
 
-    def make_engine(self, wants_workers: bool = False) -> Engine:
-        """The engine; without workers, it is this process."""
-        wants_workers = bool(wants_workers or self.workers or self.gpus_per_worker
-                             or self.segment_timeout)
+        A command uses workers for a folder, unless the work is done by a server.
+        """
+        wants_workers = (self.workers or self.gpus_per_worker or self.segment_timeout
+                         or (self.is_command and self.is_folder and not is_streaming))
         name = self.engine or ("local" if wants_workers else None)
         made: type[Engine] = Inline if name is None else engine_class(name)
         if self.segment_timeout is not None and not made.has_processes:
@@ -127,11 +128,7 @@ class RunOptions(WorkerOptions):
 
     def pool(self, *stages: Stage) -> WorkerPool:
         return WorkerPool(stages, self.workers, self.threads, self.gpus_per_worker or 0.0,
-                          not self.shows_warnings, self.segment_timeout)
-
-    def wants_workers(self, is_streaming: bool) -> bool:
-        """Whether to start workers by default; not needed if a server does the work."""
-        return False
+                          self.quiet, self.segment_timeout)
 
     def write(self, writer: Writer) -> Map:
         """The stage that writes the output."""

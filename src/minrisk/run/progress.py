@@ -18,7 +18,8 @@ class RunProgress:
     """Counts segments, and shows progress unless quiet."""
 
     def __init__(self, quiet: bool, fraction: Callable[[], float | None] = lambda: None,
-                 live: bool = True) -> None:
+                 live: bool = True, rephrase: Callable[[str], str] = str) -> None:
+        """`rephrase` is applied to messages; commands use it to name options by flags."""
         self.done = 0
         self.failed = 0
         self.counts: Counter[str] = Counter()  # further counts, such as pairs
@@ -26,6 +27,7 @@ class RunProgress:
         self.total: int | None = None  # segments of this run, if known
         self._read = fraction  # returns the share of the input that has been read, if known
         self._live = live
+        self._rephrase = rephrase
         self._stage = ""
         self._start = self._shown = time.monotonic()
 
@@ -65,18 +67,14 @@ class RunProgress:
 
     def error(self, message: str) -> None:
         """Print a message, also if quiet."""
-        self._clear()
-        _print(f"minrisk: {message}\n")
+        _print(f"{_CLEAR if self.is_terminal else ''}minrisk: {self._rephrase(message)}\n")
 
     def finish(self) -> None:
         failed = f", {self.failed} failed" if self.failed else ""
         counts = "".join(f", {count:,} {name}" for name, count in self.counts.items())
         self.note(f"{count_of(self.done, 'segment')}{failed}{counts}, {self.seconds:.1f} s, "
-                  + ", ".join(self._speed(*of) for of in [("segments", self.done),
-                                                          *self.counts.items()]))
-
-    def _speed(self, name: str, count: int) -> str:
-        return f"{count / self.seconds:.1f} {name}/s"
+                  + ", ".join(f"{count / self.seconds:.1f} {name}/s" for name, count
+                              in [("segments", self.done), *self.counts.items()]))
 
     def _fraction(self) -> float | None:
         """The share of the work that is done: of segments, or of the bytes of a large input."""
@@ -97,7 +95,7 @@ class RunProgress:
         if self.failed:
             parts.append(f"{self.failed:,} failed")
         if self.done:
-            parts.append(self._speed("segments", self.done))
+            parts.append(f"{self.done / self.seconds:.1f} segments/s")
         line = ", ".join(parts)
         if self.is_terminal:
             width = shutil.get_terminal_size().columns - 1  # a wrapped line could not be cleared
@@ -105,10 +103,6 @@ class RunProgress:
             _print(_CLEAR + (bar if len(bar) + len(line) <= width else "") + line[:width])
         else:
             _print(f"minrisk: {line}\n")
-
-    def _clear(self) -> None:
-        if self.is_terminal:
-            _print(_CLEAR)
 
 
 def _print(text: str) -> None:

@@ -43,7 +43,8 @@ class Call:
             raise InputError(f"output must be the name of a file or folder; got {brief(output)}")
         self._unclaimed = {**options}
         self._known: set[str] = set()
-        self.config = self.take(RunOptions, output=None if output is None else os.fspath(output))
+        self.config = self.take(RunOptions, quiet=False,
+                                output=None if output is None else os.fspath(output))
         self._progress: ShowProgress = self.option("progress", False)
 
     def take(self, owner: type[_T], **given: Any) -> _T:
