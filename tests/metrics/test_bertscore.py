@@ -103,6 +103,16 @@ def test_small_batches_and_blocks_change_nothing(monkeypatch):
     assert_close(scores(bertscore(tokens=1)), large, "fp32")
 
 
+@pytest.mark.parametrize("part", PARTS)
+def test_texts_against_themselves_score_as_against_their_copies(part, monkeypatch):
+    """Where hypotheses are the references, half of the blocks follow from the other half."""
+    monkeypatch.setattr("minrisk.metrics.neural.bertscore.matcher._TOKENS_PER_BLOCK", {False: 12})
+    metric = bertscore(part=part)
+    rows = metric.features([*HYPS, *REFS])
+    copies = metric.features([*HYPS, *REFS])
+    assert_close(metric.scores(rows, rows), metric.scores(rows, copies), "fp32")
+
+
 def test_every_part_keeps_the_contract():
     for part in PARTS:
         check_metric(bertscore(part=part), rtol=SINGLE)

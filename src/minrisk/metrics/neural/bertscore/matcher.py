@@ -24,7 +24,7 @@ from minrisk.metrics.neural.bertscore.encoder import TokenEmbeddings, TokenEncod
 if TYPE_CHECKING:
     from minrisk.metrics.neural.bertscore import BertScore
 
-_TOKENS_PER_BLOCK = {True: 8192, False: 2048}  # per side, with and without CUDA
+_TOKENS_PER_BLOCK = {True: 8192, False: 512}  # per side: with CUDA, without (in a cache of the CPU)
 _EMPTY_TEXT_TOKENS = 2  # only special tokens, as in bert-score
 _BASELINE_COLUMNS = {"precision": "P", "recall": "R", "f1": "F"}  # columns of baseline files
 
@@ -33,13 +33,17 @@ class TextBlock:
     """A padded batch of texts of similar length."""
 
     def __init__(self, texts: Sequence[TokenEmbeddings], weights: TokenWeights) -> None:
-        self.vectors = pad_sequence([own.vectors for own in texts], batch_first=True)  # (n, L, D)
-        device = self.vectors.device
-        lengths = torch.tensor([own.ids.size for own in texts], device=device)
-        self.mask = torch.arange(self.vectors.shape[1], device=device) < lengths[:, None]
-        self.has_tokens = (lengths != _EMPTY_TEXT_TOKENS) & (lengths > 0)  # (n,)
+        lengths = torch.tensor([own.ids.size for own in texts])
+        # padding repeats the first token with weight 0, which changes no maximum
+        tokens = torch.arange(int(lengths.max()))
+        rows = torch.where(tokens < lengths[:, None], tokens, 0)
+        rows += (lengths.cumsum(0) - lengths)[:, None]  # of all tokens, one text after the other
+        vectors = torch.cat([own.vectors for own in texts])
+        self.vectors = vectors[rows.to(vectors.device)]  # (n, L, D)
+        has_tokens = (lengths != _EMPTY_TEXT_TOKENS) & (lengths > 0)
+        self.has_tokens = has_tokens.to(vectors.device)  # (n,)
         own_weights = [torch.from_numpy(weights.of(own.ids)).float() for own in texts]
-        self.weights = pad_sequence(own_weights, batch_first=True).to(device)  # (n, L)
+        self.weights = pad_sequence(own_weights, batch_first=True).to(vectors.device)  # (n, L)
 
 
 class GreedyMatcher:
@@ -67,32 +71,28 @@ class GreedyMatcher:
         """(H, R) scores of all pairs."""
         result = np.zeros((len(hyps), len(refs)))
         weights = self._weights(refs)
-        left, right = (self._blocks(side, weights) for side in (hyps, refs))
+        left = self._blocks(hyps, weights)
+        # texts against themselves: the precision of a pair is the recall of the pair reversed
+        is_mirrored = [*map(id, hyps)] == [*map(id, refs)]
+        right = left if is_mirrored else self._blocks(refs, weights)
         done = 0
         with self._runtime.precision():
-            for rows, hyp in left:
-                for columns, ref in right:
-                    found = self._match(hyp, ref)
-                    result[np.ix_(rows, columns)] = found.cpu().numpy()
-                    done += found.numel()
+            for index, (rows, hyp) in enumerate(left):
+                for columns, ref in right[index:] if is_mirrored else right:
+                    precision, recall = _match(hyp, ref)
+                    result[np.ix_(rows, columns)] = self._combined(precision, recall)
+                    done += precision.numel()
+                    if is_mirrored and ref is not hyp:
+                        result[np.ix_(columns, rows)] = self._combined(recall.T, precision.T)
+                        done += precision.numel()
                     report_progress("pairs scored", done, result.size)
         return (result - self._baseline) / (1 - self._baseline)
 
-    def _match(self, hyp: TextBlock, ref: TextBlock) -> Tensor:
-        """(h, r) scores of the pairs of two blocks."""
-        similarity = torch.einsum("hid,rjd->hirj", hyp.vectors, ref.vectors).float()
-        # every text has at least one token, so the maximum is finite
-        visible = similarity.masked_fill(~ref.mask, -torch.inf)
-        precision = torch.einsum("hir,hi->hr", visible.amax(3), hyp.weights)
-        visible = similarity.masked_fill(~hyp.mask[:, :, None, None], -torch.inf)
-        recall = torch.einsum("hrj,rj->hr", visible.amax(1), ref.weights)
-        valid = hyp.has_tokens[:, None] & ref.has_tokens
+    def _combined(self, precision: Tensor, recall: Tensor) -> Floats:
         if self._part == "f1":
-            match = 2 * precision * recall / (precision + recall)
-            valid = valid & (precision + recall != 0)
-        else:
-            match = precision if self._part == "precision" else recall
-        return match.where(valid, 0.0)
+            total = precision + recall
+            return (2 * precision * recall / total).where(total != 0, 0.0).cpu().numpy()
+        return (precision if self._part == "precision" else recall).cpu().numpy()
 
     def _blocks(self, texts: Sequence[TokenEmbeddings],
                 weights: TokenWeights) -> list[tuple[Ints, TextBlock]]:
@@ -118,6 +118,19 @@ class GreedyMatcher:
             raise InputError(f"{path}: cannot be read as texts to count tokens in: {error}; "
                              "give a UTF-8 file with one text a line, or 'references'") from None
         return TokenWeights.idf(self._encoder.tokenize(lines))
+
+
+def _match(hyp: TextBlock, ref: TextBlock) -> tuple[Tensor, Tensor]:
+    """(h, r) precision and recall of the pairs of two blocks."""
+    h, i, _ = hyp.vectors.shape
+    r, j, _ = ref.vectors.shape
+    similarity = (hyp.vectors.flatten(0, 1) @ ref.vectors.flatten(0, 1).T).float()
+    nearest_in_ref = similarity.view(h, i, r, j).amax(3)
+    nearest_in_hyp = similarity.view(h, i, r * j).amax(1).view(h, r, j)
+    has_tokens = hyp.has_tokens[:, None] & ref.has_tokens
+    precision = torch.einsum("hir,hi->hr", nearest_in_ref, hyp.weights)
+    recall = torch.einsum("hrj,rj->hr", nearest_in_hyp, ref.weights)
+    return precision.where(has_tokens, 0.0), recall.where(has_tokens, 0.0)
 
 
 def _baseline(path: str | None, layer: int, part: str) -> float:
