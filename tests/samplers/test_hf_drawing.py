@@ -19,6 +19,7 @@ transformers = pytest.importorskip("transformers", reason="needs the extra minri
 import tiny_models
 from minrisk._core.errors import InputError, UnusableError
 from minrisk._core.process import progress_listener
+from minrisk._core.token_confidence import lowest_and_tail
 from minrisk.samplers.hf import Transformers, fast_decoder, prefix_cache, prefixes, truncation
 from minrisk.samplers.hf.bart import not_supported_reasons as fast_reasons
 from minrisk.samplers.hf.beam_search import beam_search
@@ -64,9 +65,13 @@ def all_logs(model, prompt: TokenizedPrompt, texts: list[tuple[int, ...]]):
     return out.logits[:, len(prompt.prefix) - 1 :].detach().double().log_softmax(-1)
 
 
-def scored(model, prompt: TokenizedPrompt, tokens: tuple[int, ...]) -> float:
+def token_logs(model, prompt: TokenizedPrompt, tokens: tuple[int, ...]) -> list[float]:
     [logs] = all_logs(model, prompt, [tokens])
-    return sum(float(logs[i, token]) for i, token in enumerate(tokens))
+    return [float(logs[i, token]) for i, token in enumerate(tokens)]
+
+
+def scored(model, prompt: TokenizedPrompt, tokens: tuple[int, ...]) -> float:
+    return sum(token_logs(model, prompt, tokens))
 
 
 def chi_square(observed: dict, expected: dict) -> float:
@@ -169,11 +174,14 @@ def two_sample(one: Counter, other: Counter) -> float:
 def test_every_kind_of_model_scores_its_samples_as_without_a_cache(kind):
     model = tiny_models.model(kind)
     given = prompts(model)
-    for prompt, drawn in zip(given, engine(model, 5).sample(given, 8, 0, range(3)), strict=True):
+    sampling = replace(engine(model, 5), window=2)
+    for prompt, drawn in zip(given, sampling.sample(given, 8, 0, range(3)), strict=True):
         assert sum(d.count for d in drawn) == 8
         assert len(drawn) > 3
         for one in drawn:
-            assert_close(one.logprob, scored(model, prompt, one.tokens), "fp32")
+            logs = token_logs(model, prompt, one.tokens)
+            assert_close(one.logprob, sum(logs), "fp32")
+            assert_close([one.lowest_logprob, one.tail_logprob], lowest_and_tail(logs, 2), "fp32")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -74,6 +74,7 @@ class SamplerKeywords(TypedDict, total=False):
     prompt: str | None
     system: str | None
     stop: str | None
+    window: int
     overlong: Literal["cut", "error"]
     device: str
     dtype: Literal["auto", "fp32", "bf16", "fp16"] | str
@@ -88,7 +89,6 @@ class SamplerKeywords(TypedDict, total=False):
     extra: str | None
     logprobs: bool
     top_logprobs: int | None
-    window: int
     send_seed: bool
     drop_truncated: bool
     vote: str | None

@@ -15,6 +15,7 @@ from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.sampler import Prompt, Sample, Sampler, check_numbers
 from minrisk._core.texts import check_template
+from minrisk._core.token_confidence import WINDOW
 
 if TYPE_CHECKING:
     from minrisk.samplers.hf.generator import Generator
@@ -59,6 +60,8 @@ class Transformers(Sampler):
         prompt: template of the prompt, with {source} for the source; for causal models.
         system: system message of chats that have none.
         stop: text that ends a sample, or a JSON list of texts.
+        window: number of consecutive tokens of `lowest_logprob`, and of last ones of
+            `tail_logprob`.
         overlong: treatment of a source that is longer than the model takes: "cut" or "error".
         device: "cuda", "cpu", or "auto" for a GPU if there is one.
         dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
@@ -103,6 +106,8 @@ class Transformers(Sampler):
     prompt: str | None = option(None, help="template of the prompt, with {source} for the source")
     system: str | None = option(None, help="system message of chats that have none")
     stop: str | None = option(None, help="text that ends a sample, or a JSON list of texts")
+    window: int = option(WINDOW, ge=1, help="consecutive tokens in a group of lowest_logprob and "
+                         "tail_logprob")
     overlong: Literal["cut", "error"] = option("cut", help="treatment of overlong sources")
     device: str = option("auto", help="cuda or cpu; auto is the best there is")
     dtype: Literal["auto", "fp32", "bf16", "fp16"] = option(

@@ -31,7 +31,7 @@ def beam_search(model: Any, config: GenerationConfig, prompts: Sequence[Tokenize
         sequences = _generate(model, config, batch, n, beams, limit)
         for row, own in zip(rows, sequences, strict=True):
             scores = _logprobs(model, prompts[row], own)
-            found[row] = [SampledSequence(np.array(tokens, np.int32), 1, i, score, float("nan"))
+            found[row] = [SampledSequence(np.array(tokens, np.int32), 1, i, score)
                           for i, (tokens, score) in enumerate(zip(own, scores, strict=True))]
     return found
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from math import nan
 from pathlib import Path
 from typing import Any, overload
 from weakref import WeakKeyDictionary
@@ -19,6 +20,7 @@ from transformers import GenerationConfig
 
 from minrisk._core.lazy import lazy
 from minrisk._core.process import report_progress
+from minrisk._core.token_confidence import WINDOW
 from minrisk._torch.device import current_device
 from minrisk._torch.tokens import TokenIds
 from minrisk.samplers.hf import bart, causal, generic_decoder
@@ -51,7 +53,9 @@ class SampledSequence:
     count: int
     first: int
     logprob: float
-    truncated_logprob: float
+    truncated_logprob: float = nan
+    lowest_logprob: float = nan
+    tail_logprob: float = nan
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -83,7 +87,8 @@ class SampledSequences(Sequence[SampledSequence]):
         start = columns.ends[place - 1] if place else 0
         return SampledSequence(columns.tokens[start : columns.ends[place]],
                                int(columns.count[place]), int(columns.first[place]),
-                               float(columns.logprob[place]), float(columns.truncated[place]))
+                               float(columns.logprob[place]), float(columns.truncated[place]),
+                               float(columns.lowest[place]), float(columns.tail[place]))
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,7 @@ class SamplingEngine:
     rows: int | None = None  # maximum samples generated in parallel
     memory: float | None = None  # maximum bytes of the KV cache
     stop: StopStrings | None = None
+    window: int = WINDOW  # tokens in a group of `lowest_logprob` and `tail_logprob`
 
     @torch.inference_mode()
     def sample(self, prompts: Sequence[TokenizedPrompt], n: int, seed: int,
@@ -132,7 +138,7 @@ class SamplingEngine:
                                          self.model.device, self.truncation, self.stop)
         decoder = self._decoder(len(jobs[0].prompt.prefix) + self.limit)
         try:
-            return sample_sequences(decoder, settings, jobs, seed, memory, progress)
+            return sample_sequences(decoder, settings, jobs, seed, memory, progress, self.window)
         finally:
             decoder.release()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationConfig
 
+from minrisk._core.arrays import finite_or_none
 from minrisk._core.errors import InputError, Wording, warn
 from minrisk._core.sampler import Prompt, Sample, TruncationCount
 from minrisk._torch.detokenizing import Detokenizer
@@ -57,7 +58,7 @@ class Generator:
         memory = None if options.memory is None else options.memory * 1e9
         self._stop = self._stop_strings()
         self._engine = SamplingEngine(self._model, self._config, truncation, self._limit,
-                                      options.rows, memory, self._stop)
+                                      options.rows, memory, self._stop, options.window)
 
     @property
     def is_causal(self) -> bool:
@@ -102,12 +103,13 @@ class Generator:
         return [self._sample(text, one) for text, one in zip(texts, sequences, strict=True)]
 
     def _sample(self, text: str, sequence: SampledSequence) -> Sample:
-        truncated = sequence.truncated_logprob
         whole = text if self._stop is None else self._stop.cut(text)
         reason = "length" if whole == text and self._is_cut(sequence.ids) else "stop"
         return Sample(whole.strip(), sequence.count, sequence.logprob,
-                      None if math.isnan(truncated) else truncated, sequence.tokens,
-                      finish_reason=reason)
+                      finite_or_none(sequence.truncated_logprob), sequence.tokens,
+                      finish_reason=reason,
+                      lowest_logprob=finite_or_none(sequence.lowest_logprob),
+                      tail_logprob=finite_or_none(sequence.tail_logprob))
 
     def _is_cut(self, tokens: TokenIds) -> bool:
         """Whether it was truncated; an end token that was forced at the limit does not count."""

@@ -24,6 +24,7 @@ from torch.nn.functional import pad
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError
+from minrisk._core.token_confidence import WINDOW
 from minrisk._torch.device import upload
 from minrisk._torch.tokens import TokenIds
 from minrisk.samplers.hf.drawing import Draw, DrawnTokens, SampleState, Sizes
@@ -120,6 +121,8 @@ class FinishedSequences:
     first: Ints  # (E,) number of the first sample with this sequence
     logprob: Floats  # (E,) under the model itself
     truncated: Floats  # (E,) log-probability under the distribution that was sampled from
+    lowest: Floats  # (E,) mean log-probability of the least confident group of tokens
+    tail: Floats  # (E,) that of the last group
 
 
 class _TokenTree:
@@ -138,18 +141,19 @@ class _TokenTree:
         """(E, T) tokens on the paths to nodes (E,) of the last step."""
         return torch.cat(self._columns)[:, 0].int()[self._paths(nodes)]
 
-    def read(self, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """For nodes (E,), the concatenated tokens of their sequences, the lengths (E,), and the
-        sums (E, 2) of log-probabilities.
+    def read(self, nodes: Tensor, window: int) -> tuple[Tensor, Tensor, Tensor]:
+        """For nodes (E,), the concatenated tokens of their sequences, the lengths (E,), and (4, E)
+        sums of both log-probabilities, and means of the least confident and last `window` tokens.
         """
         ends = upload(np.cumsum([len(own) for own in self._parents]), nodes.device)
         lengths = 1 + torch.searchsorted(ends, nodes, right=True)
         paths, columns = self._paths(nodes), torch.cat(self._columns)
         from_end = torch.arange(paths.shape[1], 0, -1, device=nodes.device)
         inside = from_end <= lengths[:, None]
-        sums = [torch.where(inside, column[paths], 0).sum(1, dtype=torch.float64)
-                for column in columns[:, 1:3].T]
-        return columns[:, 0].int()[paths[inside]], lengths, torch.stack(sums, 1)
+        truncated, full = (torch.where(inside, column[paths], 0) for column in columns[:, 1:3].T)
+        sums = [values.sum(1, dtype=torch.float64) for values in (truncated, full)]
+        return (columns[:, 0].int()[paths[inside]], lengths,
+                torch.stack([*sums, *_lowest_and_tail(full, lengths, window)]))
 
     def _paths(self, nodes: Tensor) -> Tensor:
         """(E, T) the nodes on the path to each node, right-aligned; arbitrary values before them.
@@ -160,6 +164,19 @@ class _TokenTree:
         for step in range(steps - 1, 0, -1):
             torch.index_select(parents, 0, found[step], out=found[step - 1])
         return found.T
+
+
+def _lowest_and_tail(logprobs: Tensor, lengths: Tensor, window: int) -> tuple[Tensor, Tensor]:
+    """(E,) `lowest_and_tail` of sequences (E, T), which are right-aligned after zeros."""
+    width = min(window, logprobs.shape[1])
+    total = pad(logprobs.cumsum(1, dtype=torch.float64), (1, 0))
+    groups = total[:, width:] - total[:, :-width]
+    number = groups.shape[1]
+    from_end = torch.arange(number, 0, -1, device=lengths.device)
+    inside = from_end <= (lengths[:, None] - width + 1).clamp(min=1)
+    means = torch.where(inside, groups, 0) / lengths.clamp(max=width)[:, None]
+    means = means.clamp(max=0)  # rounding may exceed 0
+    return means.amin(1), means[:, -1]
 
 
 class _Uniforms:
@@ -267,25 +284,25 @@ class _Samples:
         jobs[state.rows[state.rows >= 0]] = self._job[self._active(state)]
         return torch.cat([prefixes[jobs], self._tree.tokens(state.row_nodes[:rows])], 1)
 
-    def sequences(self) -> FinishedSequences:
+    def sequences(self, window: int) -> FinishedSequences:
         """The sequences of all samples, once all have ended."""
         self._node[self._sample] = self._state.nodes[: len(self._sample)]
         nodes, text, count = torch.unique(self._node, return_inverse=True, return_counts=True)
         first = torch.full_like(nodes, len(text)).scatter_reduce(
             0, text, torch.arange(len(text), device=text.device), "amin")
         first, order = first.sort()
-        tokens, lengths, sums = self._tree.read(nodes[order])
+        tokens, lengths, means = self._tree.read(nodes[order], window)
         numbers = np.concatenate([np.array(job.samples, np.intp) for job in self._jobs])
-        truncated, full = sums.T.cpu().numpy()
+        truncated, full, lowest, tail = means.cpu().numpy()
         return FinishedSequences(
             self._job[first].cpu().numpy(), tokens.cpu().numpy(), lengths.cumsum(0).cpu().numpy(),
-            count[order].cpu().numpy(), numbers[first.cpu().numpy()], full, truncated)
+            count[order].cpu().numpy(), numbers[first.cpu().numpy()], full, truncated, lowest, tail)
 
 
 def sample_sequences(
         decoder: PrefixDecoder, settings: GenerationSettings, jobs: Sequence[SamplingJob],
-        seed: int, memory: float,
-        progress: Callable[[int], None] = lambda ended: None) -> FinishedSequences:
+        seed: int, memory: float, progress: Callable[[int], None] = lambda ended: None,
+        window: int = WINDOW) -> FinishedSequences:
     """Draws all samples of all jobs; `progress` gets the number of samples that have ended."""
     device = settings.ends_on_device.device
     samples = _Samples(jobs, seed, device)
@@ -322,7 +339,7 @@ def sample_sequences(
             raise CacheOverflow
         drawn, inputs = launch(step, sizes.rows) if ahead is None else ahead
     progress(len(samples))
-    return samples.sequences()
+    return samples.sequences(window)
 
 
 def not_finite_error(index: int) -> InputError:
