@@ -27,6 +27,7 @@ from minrisk._core.fingerprint import fingerprint
 from minrisk._core.metric import Ability
 from minrisk._core.registry import METRICS, quoted
 from minrisk._core.signature import parts_signature
+from minrisk._core.sqlite_cache import SqliteCache
 from minrisk.metrics.edit import Edit
 from minrisk.metrics.given import GivenScores
 from minrisk.metrics.votes.exact_match import ExactMatch
@@ -367,14 +368,17 @@ def test_a_model_that_stayed_the_same_is_found_again(tmp_path):
         assert scores(Cached(Modelled(str(tmp_path)), path), ["a"], ["a"]) == 1
 
 
-def test_only_the_pairs_of_a_segment_are_looked_up(path):
+def test_only_the_pairs_of_a_segment_are_looked_up(path, monkeypatch):
     """Some samples are part of every segment: what they met elsewhere must not be read again."""
     metric = Cached(CHRF, path)
     for i in range(20):
         minrisk.decode(["Yes.", "", f"answer {i}"], metric=metric)
     keys = _Keys.of(metric._identity, *(metric.features(["Yes.", "answer 1"]) for _ in "ab"), None)
-    found = [list(_table(path)._query(keys, hyp)) for hyp in keys.hyps]
-    assert [len(rows) for rows in found] == [2, 2]
+    read, look_up = [], SqliteCache.find
+    monkeypatch.setattr(SqliteCache, "find",
+                        lambda *query: read.append([*look_up(*query)]) or read[-1])
+    _table(path).find(keys)
+    assert [len(rows) for rows in read] == [2, 2]
 
 
 def test_references_beyond_one_query_are_found(path):

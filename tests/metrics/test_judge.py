@@ -23,7 +23,7 @@ import minrisk
 import openai_server
 from commands import run, spawn
 from minrisk._core.errors import InputError, UnusableError
-from minrisk.metrics.judge.cache import answer_cache
+from minrisk.metrics.judge.answers import answer_cache
 from minrisk.metrics.judge.templates import marked
 from minrisk.openai.responses import Choice
 from minrisk.testing import check_metric

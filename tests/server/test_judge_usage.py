@@ -10,7 +10,7 @@ import pytest
 import minrisk
 from commands import PATIENCE, read, wait_for
 from mbr_server import serving, settings
-from minrisk.metrics.judge.cache import answer_cache
+from minrisk.metrics.judge.answers import answer_cache
 from minrisk.server.executor import RankingExecutor
 from openai_server import altered, likeness, scoring
 from upstream import mock_upstream

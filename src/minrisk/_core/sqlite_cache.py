@@ -54,6 +54,12 @@ class SqliteCache:
     def read(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._run(lambda database: database.execute(query, values).fetchall())
 
+    def find(self, query: str, keys: Sequence[bytes], *values: Any) -> Iterator[tuple[Any, ...]]:
+        """The rows with one of these keys; the query ends with their column, after the values."""
+        for start in range(0, len(keys), _MAX_VARIABLES):
+            some = keys[start:start + _MAX_VARIABLES]
+            yield from self.read(f"{query} IN ({','.join('?' * len(some))})", (*values, *some))
+
     def write(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         """Write all rows in one transaction; a full cache in memory is emptied first."""
         def insert(database: sqlite3.Connection) -> None:
@@ -113,8 +119,3 @@ class SqliteCache:
         return InputError(f"{self._path}: cannot be used as a cache: {error}; free some space, "
                           "wait for the process that locks it, remove the file, or name another "
                           "one")
-
-
-def chunks(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """The keys in chunks that fit into one statement."""
-    return (keys[i : i + _MAX_VARIABLES] for i in range(0, len(keys), _MAX_VARIABLES))

@@ -17,7 +17,7 @@ from minrisk._core.arrays import Floats
 from minrisk._core.errors import needs_extra
 from minrisk._core.metric import Metric, PartialStatistics
 from minrisk._core.process import report_progress
-from minrisk._core.sqlite_cache import SqliteCache, chunks
+from minrisk._core.sqlite_cache import SqliteCache
 from minrisk._core.texts import valid_unicode
 from minrisk.plugins import Groups, option
 
@@ -188,14 +188,9 @@ class EmbeddingCache:
     def get(self, texts: Iterable[str]) -> dict[str, Vectors]:
         """The cached embeddings by text; corrupt rows are skipped."""
         keys = {self._key(text): text for text in texts}
-        found: dict[str, Vectors] = {}
-        for some in chunks(list(keys)):
-            wanted = ",".join("?" * len(some))
-            rows = self._store.read(
-                f"SELECT key, vector FROM embeddings WHERE key IN ({wanted})", some)
-            decoded = ((keys[key], _decoded(key, stored)) for key, stored in rows)
-            found |= {text: vector for text, vector in decoded if vector is not None}
-        return found
+        rows = self._store.find("SELECT key, vector FROM embeddings WHERE key", list(keys))
+        decoded = ((keys[key], _decoded(key, stored)) for key, stored in rows)
+        return {text: vector for text, vector in decoded if vector is not None}
 
     def _put(self, vectors: Mapping[str, Vectors]) -> None:
         keys = {self._key(text): vector.tobytes() for text, vector in vectors.items()}

@@ -21,8 +21,14 @@ from minrisk._core.segment import shortened
 from minrisk._core.sqlite_cache import MEMORY
 from minrisk._core.texts import SOURCE, check_template, fill_places, has_place, valid_unicode
 from minrisk.metrics.judge import templates
-from minrisk.metrics.judge.answers import SCORE, Scale, candidate_grammar, read_candidate
-from minrisk.metrics.judge.cache import answer_cache, question
+from minrisk.metrics.judge.answers import (
+    SCORE,
+    Scale,
+    answer_cache,
+    candidate_grammar,
+    question,
+    read_candidate,
+)
 from minrisk.openai.background import AsyncWork, Callback, stream
 from minrisk.openai.client_options import ClientOptions, further_fields, server_key, warn_in
 from minrisk.openai.completions import REPLACEABLE, CompletionResponse, Completions, UpstreamRequest

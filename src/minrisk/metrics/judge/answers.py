@@ -1,14 +1,18 @@
-"""Parses a judge's answer: a score, an expected score, or the number of a candidate."""
+"""The answers of a judge: parsed, to a score or the number of a candidate, and cached."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
 from typing import Any
 
 from minrisk._core.errors import InputError
+from minrisk._core.sqlite_cache import SqliteCache
 from minrisk.openai.responses import Choice
 
 # the first number, unless it begins a range ("1-5"), which only repeats the question
@@ -137,3 +141,30 @@ def _is_logprob(found: Any) -> bool:
     """Whether a value is a valid log-probability; servers write -9999 for unknown ones."""
     return (isinstance(found, int | float) and not isinstance(found, bool)
             and _MIN_LOGPROB <= found <= _MAX_LOGPROB)
+
+
+_TABLE = "CREATE TABLE IF NOT EXISTS answers (question BLOB PRIMARY KEY, value REAL) WITHOUT ROWID"
+
+
+class AnswerCache:
+    """The parsed answers, by question, so that no request is paid for twice."""
+
+    def __init__(self, path: str) -> None:
+        self._cache = SqliteCache(path, _TABLE)
+
+    def find(self, questions: Sequence[bytes]) -> dict[bytes, float]:
+        rows = self._cache.find("SELECT question, value FROM answers WHERE question", questions)
+        return {question: value for question, value in rows
+                if isinstance(value, float) and math.isfinite(value)}
+
+    def add(self, question: bytes, value: float) -> None:
+        """Written immediately, so that an interrupt does not lose answers that were paid for."""
+        self._cache.write("INSERT OR REPLACE INTO answers VALUES (?, ?)", [(question, value)])
+
+
+def question(*parts: Any) -> bytes:
+    """The key of a question: a hash of everything that its answer depends on."""
+    return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).digest()
+
+
+answer_cache = cache(AnswerCache)  # one per path

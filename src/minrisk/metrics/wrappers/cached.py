@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from minrisk._core.fingerprint import fingerprint
 from minrisk._core.lazy import lazy
 from minrisk._core.registry import inside
 from minrisk._core.signature import parts_signature
-from minrisk._core.sqlite_cache import MEMORY, SqliteCache, chunks
+from minrisk._core.sqlite_cache import MEMORY, SqliteCache
 from minrisk.metrics.wrappers import WrapperMetric
 from minrisk.plugins import AnyMetric, Segment, inner, option
 
@@ -147,7 +147,10 @@ class _ScoreTable:
         columns = {ref: column for column, ref in enumerate(keys.refs)}
         scores = np.full((len(keys.hyps), len(keys.refs)), np.nan)
         for row, hyp in enumerate(keys.hyps):
-            for ref, score in self._query(keys, hyp):
+            rows = self._cache.find(
+                "SELECT reference, score FROM scores WHERE metric = ? AND source = ? "
+                "AND hypothesis = ? AND reference", keys.refs, keys.metric, keys.source, hyp)
+            for ref, score in rows:
                 if isinstance(score, float) and math.isfinite(score):  # skip corrupt rows
                     scores[row, columns[ref]] = score
         return scores
@@ -157,14 +160,6 @@ class _ScoreTable:
                for hyp, line in zip(keys.hyps, scores.tolist(), strict=True)
                for ref, score in zip(keys.refs, line, strict=True) if math.isfinite(score))
         self._cache.write("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?)", new)
-
-    def _query(self, keys: _Keys, hyp: bytes) -> Iterator[tuple[Any, ...]]:
-        """Cached scores of a hypothesis, only with these references."""
-        for refs in chunks(keys.refs):
-            yield from self._cache.read(
-                "SELECT reference, score FROM scores WHERE metric = ? AND source = ? "
-                f"AND hypothesis = ? AND reference IN ({','.join('?' * len(refs))})",
-                (keys.metric, keys.source, hyp, *refs))
 
 
 def _digest(text: str) -> bytes:
