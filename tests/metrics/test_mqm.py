@@ -19,7 +19,8 @@ from minrisk._core.groups import Groups
 from minrisk._core.process import progress_listener
 from minrisk.metrics.comet import numpy_scorer
 from minrisk.metrics.comet.numpy_scorer import mean_distance
-from minrisk.metrics.neural.mqm import MQM, loading
+from minrisk.metrics.neural import mqm
+from minrisk.metrics.neural.mqm import MQM
 from minrisk.testing import cases, check_metric, check_strategy
 from project import ROOT
 from tolerance import SINGLE, assert_close
@@ -43,8 +44,8 @@ def test_torch_is_imported_only_where_there_may_be_a_gpu(pattern, chosen, monkey
     torch.__spec__ = ModuleSpec("torch", None)
     torch.cuda = SimpleNamespace(is_available=lambda: True)
     monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.setattr(loading, "_GPU_FILES", (pattern,))
-    assert loading._best() == chosen
+    monkeypatch.setattr(mqm, "_GPU_FILES", (pattern,))
+    assert mqm._best() == chosen
 
 
 def features(metric):

@@ -128,6 +128,13 @@ class WeightedRows:
             raise InputError(f"features of {self.owner} cannot be scored by {user}; "
                              "extract them with the same metric")
 
+    def check_texts(self) -> None:
+        """Raise an error if a row is no text but an aggregate."""
+        if not self.is_plain:
+            name = getattr(self.owner, "name", self.owner)
+            raise InputError(f"{name} scores texts against references: an aggregate cannot be the "
+                             "hypothesis")
+
     def average(self, groups: Groups) -> Self:
         """One row per group: the texts of its members, weighted by their shares."""
         if groups.labels.size != len(self):

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache
+from itertools import compress
 from math import exp, fsum, lgamma, log
 from re import _parser  # type: ignore[attr-defined]  # what a pattern consists of
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -38,8 +39,10 @@ class Voting(Protocol):
 class PairwiseVoting(Protocol):
     """A metric that compares answers for equality, but has no canonical form of them."""
 
-    def equal_answers(self, text: str, others: Sequence[str]) -> list[bool]:
-        """For each of the others, whether the text gives the same answer."""
+    def answer(self, text: str) -> str | None: ...
+
+    def equal_answers(self, answer: str, others: Sequence[str]) -> list[bool]:
+        """For each of the other answers, whether it is equal."""
 
 
 def answer_of(metric: Any) -> Callable[[str], str | None] | None:
@@ -134,24 +137,19 @@ def wave(drawn: int) -> int:
 
 
 class AnswerClasses:
-    """Equivalence classes of answers; the first text that gives an answer represents it."""
+    """The answers of texts, in the form of the first answer that is equal."""
 
     def __init__(self, metric: PairwiseVoting) -> None:
         self._metric = metric
-        self.classes: dict[str, str | None] = {}
+        self.classes: dict[str, str] = {}  # the first answer that equals each
 
     def __call__(self, text: str) -> str | None:
-        if text not in self.classes:
-            self.classes[text] = self._compared(text)
-        return self.classes[text]
-
-    def _compared(self, text: str) -> str | None:
-        firsts = [first for first in dict.fromkeys(self.classes.values()) if first is not None]
-        *are_equal, has_answer = self._metric.equal_answers(text, [*firsts, text])
-        if not has_answer:
-            return None
-        return next((first for first, is_equal in zip(firsts, are_equal, strict=True) if is_equal),
-                    text)
+        answer = self._metric.answer(text)
+        if answer is not None and answer not in self.classes:
+            firsts = [*dict.fromkeys(self.classes.values())]
+            are_equal = self._metric.equal_answers(answer, firsts)
+            self.classes[answer] = next(compress(firsts, are_equal), answer)
+        return None if answer is None else self.classes[answer]
 
 
 class Vote:

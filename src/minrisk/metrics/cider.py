@@ -170,9 +170,7 @@ class Cider(Metric[WeightedRows]):
     def _in_one_vocabulary(self, hyps: WeightedRows,
                            refs: WeightedRows) -> tuple[NgramVectors, NgramVectors]:
         check_rows(self, hyps, refs)
-        if not hyps.is_plain:
-            raise InputError("cider scores texts against references: an aggregate cannot be the "
-                             "hypothesis")
+        hyps.check_texts()
         if hyps.base is refs.base:
             return hyps.base, refs.base
         return hyps.base, refs.base.renumbered(dict(hyps.base.ngrams))

@@ -351,15 +351,15 @@ def _comparison(candidates: list[Candidate], compared: list[int], method: Rankin
 
 @dataclass(frozen=True)
 class Votes:
-    """The votes of some samples; `classes` maps texts to answers that have no canonical form."""
+    """The votes of some samples; `classes` has the first answer that equals each."""
 
     answers: list[Hashable] = field(default_factory=list)  # None: no answer
     candidates: list[Candidate] = field(default_factory=list)
-    classes: dict[str, str | None] = field(default_factory=dict)
+    classes: dict[str, str] = field(default_factory=dict)
 
 
 def votes(metric: AnyMetric, choices: Sequence[Choice], as_json: bool, prefer_finished: bool,
-          classes: dict[str, str | None]) -> Votes:
+          classes: dict[str, str]) -> Votes:
     """The votes of further samples of a request; `classes` is from the samples before."""
     find = answer_of(metric)
     assert find is not None

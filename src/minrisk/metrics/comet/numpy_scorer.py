@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError
 from minrisk._core.groups import WeightedRows
 from minrisk.metrics.comet.pair_blocks import PairProgress, blocks, slices
 
@@ -200,9 +199,7 @@ def layers(weights: Mapping[str, Array]) -> list[Layer]:
 
 def _text_embeddings(features: WeightedRows) -> Array:
     """(N, D) the embedding of each row, which must be a text."""
-    if not features.is_plain:
-        raise InputError("texts are scored against references; "
-                         "an aggregate cannot be the hypothesis")
+    features.check_texts()
     found: Array = features.base[features.members]
     return found
 

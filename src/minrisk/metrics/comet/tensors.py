@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.errors import InputError
 from minrisk._core.groups import WeightedRows
 from minrisk._torch.device import upload
 
@@ -19,9 +18,7 @@ def vectors(features: WeightedRows) -> Tensor:
 
 def text_embeddings(features: WeightedRows) -> Tensor:
     """(N, D) the embedding of each row, which must be a text."""
-    if not features.is_plain:
-        raise InputError("COMET scores texts against references; "
-                         "an aggregate cannot be the hypothesis")
+    features.check_texts()
     return embedding_rows(features.base, features.members)
 
 

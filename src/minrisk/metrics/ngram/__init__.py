@@ -65,9 +65,7 @@ class NgramMetric(Metric[WeightedRows]):
 
     def _check(self, hyps: WeightedRows, refs: WeightedRows) -> None:
         check_rows(self, hyps, refs)
-        if not hyps.is_plain:
-            raise InputError(f"{self.name} scores texts against references: "
-                             "an aggregate cannot be the hypothesis")
+        hyps.check_texts()
 
     def _arguments(self, hyps: WeightedRows, refs: WeightedRows) -> tuple[Any, ...]:
         self._check(hyps, refs)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -54,8 +54,9 @@ class PairwiseMetric(Metric[Objects]):
         """(H, R) the score of every pair; with `by_source`, independent of the reference."""
         if self.by_source:
             return np.tile(self.quality(hyps, source)[:, None], len(refs))
-        pairs = Pairs.of(hyps, refs, source if self.source else None)
-        return self._scores(list(pairs)).reshape(len(hyps), len(refs))
+        last = (source[0],) if self.source and source is not None else ()
+        pairs = [(hyp, ref, *last) for hyp in hyps for ref in refs]
+        return self._scores(pairs).reshape(len(hyps), len(refs))
 
     def quality(self, hyps: Objects, source: Objects | None) -> Floats:
         """(H,) the score of every hypothesis with the source."""
@@ -66,26 +67,6 @@ class PairwiseMetric(Metric[Objects]):
     @abstractmethod
     def _scores(self, arguments: Sequence[tuple[str, ...]]) -> Floats:
         """(N,) scores of these calls, with the arguments hypothesis, reference and source."""
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """All pairs of hypotheses and references, as lists of equal length."""
-
-    hypotheses: list[str]
-    references: list[str]
-    source: str | None = None
-
-    @classmethod
-    def of(cls, hyps: Objects, refs: Objects, source: Objects | None) -> Pairs:
-        return cls([h for h in hyps for _ in refs], [r for _ in hyps for r in refs],
-                   None if source is None else source[0])
-
-    def __iter__(self) -> Iterator[tuple[str, ...]]:
-        """The arguments of the call for each pair."""
-        last = () if self.source is None else (self.source,)
-        for hyp, ref in zip(self.hypotheses, self.references, strict=True):
-            yield hyp, ref, *last
 
 
 def as_scores(values: Sequence[Any], count: int, name: str, error: bool) -> Floats:
@@ -108,10 +89,10 @@ def finite_number(value: Any, name: str) -> float:
 
 
 @dataclass(frozen=True)
-class Function(Metric[Objects]):
+class Function(PairwiseMetric):
     """a Python function that scores a hypothesis against a reference; higher is better"""
 
-    loads_model: ClassVar[bool] = True  # because it may
+    source = by_source = error = False  # which are no options
 
     function: Callable[[str, str], float] = option(help="score of a pair", affects_results=False)
 
@@ -119,17 +100,12 @@ class Function(Metric[Objects]):
     def name(self) -> str:
         return str(getattr(self.function, "__name__", type(self.function).__name__))
 
-    def features(self, texts: Any) -> Objects:
-        return objects(texts)
-
-    def scores(self, hyps: Objects, refs: Objects, source: object = None) -> Floats:
-        """(H, R) the function's score of every pair."""
+    def _scores(self, arguments: Sequence[tuple[str, ...]]) -> Floats:
         try:
-            found = [self.function(hyp, ref) for hyp, ref in Pairs.of(hyps, refs, None)]
+            found = [self.function(*pair) for pair in arguments]
         except InputError:
             raise
         except Exception as error:  # user code may raise anything
             raise InputError(f"metric {self.name!r} failed: {type(error).__name__}: "
                              f"{error}") from error
-        scores = as_scores(found, len(hyps) * len(refs), self.name, error=False)
-        return scores.reshape(len(hyps), len(refs))
+        return as_scores(found, len(arguments), self.name, error=False)

@@ -17,6 +17,7 @@ import numpy as np
 
 from minrisk._core.arrays import Floats, Objects, objects
 from minrisk._core.errors import needs_extra
+from minrisk._core.vote import AnswerClasses
 from minrisk.metrics.user_code.command import Program
 from minrisk.metrics.votes.math_answers import (
     find_answer,
@@ -60,17 +61,8 @@ class Symbolic(Metric[Objects]):
                 raise ModuleNotFoundError(name="math_verify")
 
     def features(self, texts: Sequence[str]) -> Objects:
-        """(N,) answers; equal ones have the form of the first of them; "" is no answer."""
-        self.prepare()
-        answers = [find_answer(text) for text in texts]
-        firsts: dict[str | None, str | None] = {None: None}
-        for answer in answers:
-            if answer not in firsts:
-                assert answer is not None
-                classes = [first for first in dict.fromkeys(firsts.values()) if first is not None]
-                equal = self._are_equal([(first, answer) for first in classes])
-                firsts[answer] = next(compress(classes, equal), answer)
-        return objects(firsts[answer] for answer in answers)
+        """(N,) answers; equal ones have the form of the first of them."""
+        return objects(map(AnswerClasses(self), texts))
 
     def answers(self, features: Objects) -> list[str | None]:
         return [*features]
@@ -90,13 +82,13 @@ class Symbolic(Metric[Objects]):
                                       [theirs[answer or ""] for answer in refs])]
         return scores
 
-    def equal_answers(self, text: str, others: Sequence[str]) -> list[bool]:
-        """For each of the others, whether the text gives the same answer."""
+    def answer(self, text: str) -> str | None:
+        return find_answer(text)
+
+    def equal_answers(self, answer: str, others: Sequence[str]) -> list[bool]:
+        """For each of the other answers, whether it is equal."""
         self.prepare()
-        own, *found = map(find_answer, (text, *others))
-        pairs = [(own or "", other or "") for other in found]
-        return [one == other != "" or judged
-                for (one, other), judged in zip(pairs, self._are_equal(pairs), strict=True)]
+        return self._are_equal([(other, answer) for other in others])
 
     def _are_equal(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """For each pair of different answers, whether they are formulas of equal value."""
