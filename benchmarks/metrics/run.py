@@ -1,8 +1,10 @@
 """What does each metric cost, pairwise and aggregated? Measures, and writes results.json.
 
-usage: python benchmarks/metrics/run.py [--mbrs PYTHON] [--budget SECONDS] [--quick] [--output FILE]
+usage: python benchmarks/metrics/run.py [--mbrs PYTHON] [--originals PYTHON] [--budget SECONDS]
+                                        [--quick] [--output FILE]
 
 mbrs needs older packages than minrisk allows: give the interpreter of an environment that has it.
+Give that of another one with the packages that define the metrics, which are called for every pair.
 Models are small and random, written to a temporary folder, and the same files for both.
 """
 
@@ -123,6 +125,8 @@ def compare(known: dict[int, list[float]], size: int, utility: list[float],
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mbrs", metavar="PYTHON", help="of an environment with mbrs")
+    parser.add_argument("--originals", metavar="PYTHON",
+                        help="of an environment with sacrebleu, rouge-score, bert-score and others")
     parser.add_argument("--budget", type=float, default=15.0, metavar="SECONDS",
                         help="of a cell; a call that is expected to take longer is not made (15)")
     parser.add_argument("--quick", action="store_true", help="64 samples only")
@@ -140,7 +144,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         models.write_all(Path(folder), texts)
         workers = [Worker("minrisk", sys.executable, folder)]
-        workers += [Worker("mbrs", given.mbrs, folder)] if given.mbrs else []
+        for peer, python in (("mbrs", given.mbrs), ("originals", given.originals)):
+            workers += [Worker(peer, python, folder)] if python else []
         results = {"machine": machine.describe() | {own.library: own.version for own in workers},
                    "models": models.SHAPE, "budget": given.budget,
                    "rows": measure(workers, texts, sizes, given.budget)}

@@ -14,46 +14,51 @@ from typing import Any
 HERE = Path(__file__).parent
 PLACE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
+OURS = "minrisk"
+TITLES = {"mbrs": "mbrs", "originals": "the original"}
+
 Results = dict[str, Any]
 
 
 def machine_line(results: Results) -> str:
     m = results["machine"]
-    peer = f"; mbrs {m['mbrs']}" if "mbrs" in m else ""
+    peers = f"; mbrs {m['mbrs']}" if "mbrs" in m else ""
+    peers += f"; {m['originals']}" if "originals" in m else ""
     busy = f"; load {m['load']} from other work when it began" if m["load"] >= 1 else ""
     return (f"{m['cpu']}, {m['cores']} cores; {m['system']}; Python {m['python']}; "
-            f"minrisk {m['minrisk']}{peer}{busy}.")
+            f"minrisk {m['minrisk']}{peers}{busy}.")
 
 
 def works_table(results: Results) -> str:
     parts = [f"{work}, milliseconds:\n\n{_table(results, work)}"
              for work in ("pairwise", "aggregate")]
-    return "\n\n".join([*parts, f"Models have {results['models']}. An empty cell is a work that "
-                        "the library does not have; *over* is a call that would have taken more "
-                        f"than {results['budget']:g} seconds, judged by the sizes before."])
+    return "\n\n".join([*parts, f"Models have {results['models']}. Times faster are at the largest "
+                        "number of samples that both finished; an empty cell is a work that the "
+                        "library does not have; *over* is a call that would have taken more than "
+                        f"{results['budget']:g} seconds, judged by the sizes before."])
 
 
 def _table(results: Results, work: str) -> str:
     rows = [row for row in results["rows"] if row["work"] == work]
     sizes = sorted({row["samples"] for row in rows})
-    libraries = list(dict.fromkeys(row["library"] for row in rows))
+    peers = list(dict.fromkeys(row["library"] for row in rows if row["library"] != OURS))
     found = {(r["metric"], r["library"], r["samples"]): r for r in rows}
-    head = ["metric", *(f"{library}, n = {size:,}" for library in libraries for size in sizes),
-            "times faster"]
+    head = ["metric", *(f"n = {size:,}" for size in sizes),
+            *(f"times faster than {TITLES[peer]}" for peer in peers)]
     lines = [head, ["---"] * len(head)]
     for metric in dict.fromkeys(row["metric"] for row in rows):
-        cells = [_ms(found.get((metric, library, size))) for library in libraries for size in sizes]
-        lines.append([f"`{metric}`", *cells, _ratio(metric, found, sizes, libraries)])
+        cells = [_ms(found.get((metric, OURS, size))) for size in sizes]
+        ratios = [_ratio(metric, peer, found, sizes) for peer in peers]
+        lines.append([f"`{metric}`", *cells, *ratios])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def _ratio(metric: str, found: dict[Any, Results], sizes: list[int], libraries: list[str]) -> str:
-    """At the largest size that all libraries finished."""
-    common = [size for size in sizes
-              if all("median" in found.get((metric, library, size), {}) for library in libraries)]
-    if len(libraries) < 2 or not common:
+def _ratio(metric: str, peer: str, found: dict[Any, Results], sizes: list[int]) -> str:
+    common = [size for size in sizes if all(
+        "median" in found.get((metric, library, size), {}) for library in (OURS, peer))]
+    if not common:
         return ""
-    ours, theirs = (found[metric, library, common[-1]]["median"] for library in libraries[:2])
+    ours, theirs = (found[metric, library, common[-1]]["median"] for library in (OURS, peer))
     return f"{_number(theirs / ours)} (n = {common[-1]:,})"
 
 

@@ -1,6 +1,6 @@
 """One library in a process of its own: JSON requests in, JSON answers out, a line each.
 
-usage: worker.py minrisk | mbrs, in the folder that models.py wrote
+usage: worker.py minrisk | mbrs | originals, in the folder that models.py wrote
 
 `names` lists its metrics; `run` goes from a list of strings to all utilities, "pairwise" or
 "aggregate", with nothing kept from one call to the next. Higher is better in every answer.
@@ -13,8 +13,10 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
+from unicodedata import category
 
 os.environ.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
 
@@ -50,10 +52,11 @@ class Minrisk:
 
     def __init__(self) -> None:
         import minrisk
+        from minrisk._core.registry import METRICS
 
         self.version = minrisk.__version__
         self.metrics: dict[str, Any] = {}
-        for name in minrisk._core.registry.METRICS.builtin:
+        for name in METRICS.builtin:
             if name in LEFT_OUT:
                 continue
             made = WRAPPERS.get(name, name)
@@ -62,9 +65,10 @@ class Minrisk:
 
     def _add(self, variant: str, name: str, options: dict[str, Any]) -> None:
         import minrisk
+        from minrisk._core.registry import METRICS
 
         try:
-            metric = minrisk._core.registry.METRICS.make(name, **options)
+            metric = METRICS.make(name, **options)
             metric.features(["whether it works"])
         except minrisk.MinriskError as error:
             print(f"{name} is left out: {error}", file=sys.stderr)
@@ -76,7 +80,7 @@ class Minrisk:
 
     def work(self, metric: str, work: str) -> Callable[[list[str]], list[float]]:
         import minrisk
-        from minrisk._core.metric import Ability
+        from minrisk.plugins import Ability
 
         chosen = self.metrics[metric]
         if work == "aggregate" and (Ability.AVERAGES not in chosen.abilities
@@ -139,7 +143,96 @@ class Mbrs:
         return decode
 
 
-LIBRARIES: dict[str, Callable[[], Library]] = {"minrisk": Minrisk, "mbrs": Mbrs}
+class Originals:
+    """The package that defines each metric, called for every pair as its users do."""
+
+    packages: ClassVar[dict[str, str]] = {
+        "chrf": "fastchrf", "bleu": "sacrebleu", "ter": "sacrebleu", "rouge-1": "rouge-score",
+        "rouge-2": "rouge-score", "rouge-l": "rouge-score", "cider": "pycocoevalcap",
+        "wer": "jiwer", "bertscore": "bert-score"}
+
+    def __init__(self) -> None:
+        from importlib.metadata import version
+
+        self.version = ", ".join(f"{name} {version(name)}"
+                                 for name in dict.fromkeys(self.packages.values()))
+
+    def names(self) -> list[str]:
+        return list(self.packages)
+
+    def work(self, metric: str, work: str) -> Callable[[list[str]], list[float]]:
+        if work == "aggregate" and metric != "chrf":
+            raise LookupError
+        return {"chrf": self._chrf(work), "bleu": self._bleu, "ter": self._ter,
+                "wer": self._wer, "cider": self._cider, "bertscore": self._bertscore,
+                }.get(metric) or self._rouge(metric)
+
+    def _chrf(self, work: str) -> Callable[[list[str]], list[float]]:
+        import fastchrf
+
+        if work == "aggregate":
+            return lambda texts: fastchrf.aggregate_chrf([texts], [texts])[0]
+        return lambda texts: [sum(row) / len(row)
+                              for row in fastchrf.pairwise_chrf([texts], [texts])[0]]
+
+    def _bleu(self, texts: list[str]) -> list[float]:
+        from sacrebleu.metrics import BLEU
+
+        bleu = BLEU(effective_order=True)
+        return _means(texts, lambda hyp, ref: bleu.sentence_score(hyp, [ref]).score)
+
+    def _ter(self, texts: list[str]) -> list[float]:
+        from sacrebleu.metrics import TER
+
+        ter = TER()
+        return _means(texts, lambda hyp, ref: -ter.sentence_score(hyp, [ref]).score)
+
+    def _wer(self, texts: list[str]) -> list[float]:
+        import jiwer
+
+        return _means(texts, lambda hyp, ref: -100 * jiwer.wer(ref, hyp))
+
+    def _rouge(self, metric: str) -> Callable[[list[str]], list[float]]:
+        from rouge_score.rouge_scorer import RougeScorer
+
+        name = {"rouge-1": "rouge1", "rouge-2": "rouge2", "rouge-l": "rougeL"}[metric]
+        scorer = RougeScorer([name])
+        return lambda texts: _means(
+            texts, lambda hyp, ref: scorer.score(ref, hyp)[name].fmeasure)
+
+    def _cider(self, texts: list[str]) -> list[float]:
+        from pycocoevalcap.cider.cider_scorer import CiderScorer
+
+        words = [_words(text) for text in texts]
+        scorer = CiderScorer()
+        for hyp in words:
+            scorer += (hyp, words)
+        # without document frequencies all n-grams weigh the same, as by our default
+        return [float(score) for score in scorer.compute_cider()]
+
+    def _bertscore(self, texts: list[str]) -> list[float]:
+        scores = self._bert_scorer.score([hyp for hyp in texts for _ in texts], texts * len(texts))
+        return scores[2].view(len(texts), len(texts)).double().mean(1).tolist()
+
+    @cached_property
+    def _bert_scorer(self) -> Any:
+        from bert_score import BERTScorer
+
+        return BERTScorer(model_type="google-bert/bert-base-multilingual-cased",
+                          num_layers=LAYER, device="cpu")
+
+
+def _means(texts: list[str], score: Callable[[str, str], float]) -> list[float]:
+    return [sum(score(hyp, ref) for ref in texts) / len(texts) for hyp in texts]
+
+
+def _words(text: str) -> str:
+    """As our CIDEr splits texts by default."""
+    return "".join(letter for letter in text.lower() if not category(letter).startswith("P"))
+
+
+LIBRARIES: dict[str, Callable[[], Library]] = {
+    "minrisk": Minrisk, "mbrs": Mbrs, "originals": Originals}
 
 
 def run(work: Callable[[list[str]], list[float]], texts: list[str]) -> dict[str, Any]:
