@@ -7,6 +7,8 @@ not depend on its batch.
 from __future__ import annotations
 
 import os
+from copy import copy
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -67,6 +69,7 @@ class Int8Linear(nn.Module):
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
+        self.in_features, self.out_features = linear.in_features, linear.out_features
         weight = linear.weight.detach().float()
         self._scales = weight.abs().amax(1).clamp(min=_SMALLEST) / _LARGEST
         self._zeros = torch.zeros(len(weight), dtype=torch.int32)
@@ -83,10 +86,8 @@ class Int8Linear(nn.Module):
         products = _products(rounded, self._weight, self._scales, self._zeros)
         return torch.addcmul(self._bias, products, largest).view(*inputs.shape[:-1], -1)
 
-
-def quantize_linear_layers(model: nn.Module) -> None:
-    """Replaces all linear layers inside a model."""
-    for module in list(model.modules()):
-        for name, part in module.named_children():
-            if type(part) is nn.Linear:
-                setattr(module, name, Int8Linear(part))
+    def with_bias(self, bias: Tensor | None) -> Self:
+        """The same weights with another bias."""
+        other = copy(self)
+        other._bias = self._scales.new_zeros(len(self._scales)) if bias is None else bias.float()
+        return other

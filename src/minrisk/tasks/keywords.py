@@ -77,7 +77,7 @@ class SamplerKeywords(TypedDict, total=False):
     window: int
     overlong: Literal["cut", "error"]
     device: str
-    dtype: Literal["auto", "fp32", "bf16", "fp16"] | str
+    dtype: Literal["auto", "fp32", "bf16", "fp16", "int8"] | str
     rows: int | None
     memory: float | None
     endpoint: str | None

@@ -13,7 +13,8 @@ from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError, warn
 from minrisk._core.lazy import lazy
 from minrisk._torch.device import InDtype, Runtime
-from minrisk._torch.int8 import quantize_linear_layers
+from minrisk._torch.int8 import Int8Linear
+from minrisk._torch.onednn import replace_linear_layers
 from minrisk._torch.weights import fingerprint, load_weights, meta_build
 from minrisk.metrics.comet import checkpoint, packed
 from minrisk.metrics.comet.encoder import CometEncoder
@@ -141,7 +142,7 @@ class Embedder:
         encoder = CometEncoder.of(self._checkpoint, self._options.encoder, words)
         encoder.model.to(self.runtime.device, self.runtime.dtype)
         if self.runtime.is_int8:
-            quantize_linear_layers(encoder.model)
+            replace_linear_layers(encoder.model, Int8Linear)
         if self._options.fast and not packed.not_supported_reasons(encoder):
             return replace(encoder, packed=packed.PackedEncoder(encoder))
         return encoder

@@ -64,7 +64,8 @@ class Transformers(Sampler):
             `tail_logprob`.
         overlong: treatment of a source that is longer than the model takes: "cut" or "error".
         device: "cuda", "cpu", or "auto" for a GPU if there is one.
-        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
+        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere. "int8" is for CPUs; it
+            changes the distribution a little.
         rows: maximum number of samples generated in parallel; None for as many as fit into memory.
         memory: budget of the KV cache in GB; None for half of the free memory.
 
@@ -110,7 +111,7 @@ class Transformers(Sampler):
                          "tail_logprob")
     overlong: Literal["cut", "error"] = option("cut", help="treatment of overlong sources")
     device: str = option("auto", help="cuda or cpu; auto is the best there is")
-    dtype: Literal["auto", "fp32", "bf16", "fp16"] = option(
+    dtype: Literal["auto", "fp32", "bf16", "fp16", "int8"] = option(
         "auto", help="number format; auto is bf16 on CUDA, fp32 elsewhere")
     rows: int | None = option(None, ge=1, help="maximum number of samples at a time",
                               affects_results=False)
@@ -227,7 +228,7 @@ class SharedModel:
 
     model: str
     device: str
-    dtype: Literal["auto", "fp32", "bf16", "fp16"]
+    dtype: Literal["auto", "fp32", "bf16", "fp16", "int8"]
 
     @lazy
     def loaded(self) -> tuple[Any, Any]:

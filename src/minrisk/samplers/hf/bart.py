@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
 from minrisk._torch.device import triton_not_supported_reasons
+from minrisk._torch.int8 import Int8Linear
+from minrisk._torch.onednn import OneDnnLinear
 from minrisk.samplers.hf.attention import Attention
 from minrisk.samplers.hf.generic_decoder import encode, state_reasons
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
@@ -66,8 +68,7 @@ class BartLike:
         self._positions = table[self._family.first_position(decoder) :]
         # FSMT has the projection inside its decoder
         head = getattr(decoder, "output_projection", None) or model.get_output_embeddings()
-        self._projection, self._bias = _padded_projection(
-            head.weight, getattr(model, "final_logits_bias", None))
+        self._project = _projection(head, getattr(model, "final_logits_bias", None))
         self._model, self._layers = proxy(model), decoder.layers
         self._inputs = [_joint_projection(layer.self_attn) for layer in decoder.layers]
         self._is_fused = not triton_not_supported_reasons(model.device)
@@ -97,7 +98,7 @@ class BartLike:
             x = self._residual(x, layer.final_layer_norm, partial(_feed_forward, layer))
         norm = getattr(self._decoder, "layer_norm", None)
         x = x if norm is None else norm(x)
-        return linear(x, self._projection, self._bias)
+        return self._project(x)
 
     def _embed(self, tokens: Tensor, position: Tensor) -> Tensor:
         places = self._positions[position]  # (1, heads * D)
@@ -117,10 +118,10 @@ class BartLike:
         normed: Tensor = norm(x + run(x))
         return normed
 
-    def _self_attention(self, module: Any, project: Callable[[Tensor], Tensor],
+    def _self_attention(self, module: Any, project: Callable[[Tensor], Sequence[Tensor]],
                         attend: Callable[..., Tensor], x: Tensor) -> Tensor:
         """Attention of each row to its own prefix, of which it is the last token."""
-        query, key, value = (self._split(part) for part in project(x).chunk(3, -1))
+        query, key, value = map(self._split, project(x))
         out: Tensor = module.out_proj(attend(query, key, value).reshape(x.shape))
         return out
 
@@ -134,23 +135,28 @@ class BartLike:
         return x.view(*x.shape[:-1], self.heads, self.size)
 
 
-def _joint_projection(module: Any) -> Callable[[Tensor], Tensor]:
-    """Queries, keys and values from one fused product, unless the modules are quantised."""
+def _joint_projection(module: Any) -> Callable[[Tensor], Sequence[Tensor]]:
+    """Queries, keys and values, from one fused product if the modules are plain linear layers."""
     parts = (module.q_proj, module.k_proj, module.v_proj)
     if any(type(part) is not nn.Linear or part.bias is None for part in parts):
-        return lambda x: torch.cat([part(x) for part in parts], -1)
+        return lambda x: [part(x) for part in parts]
     weight, bias = (torch.cat([getattr(part, name) for part in parts]).detach()
                     for name in ("weight", "bias"))
-    return lambda x: linear(x, weight, bias)
+    return lambda x: linear(x, weight, bias).chunk(3, -1)
 
 
-def _padded_projection(weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The output projection, padded with tokens of probability 0 to a size that is fast on CUDA."""
+def _projection(head: Any, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
+    """Logits of the vocabulary from hidden states; `head` is a linear layer without a bias."""
+    if isinstance(head, (OneDnnLinear, Int8Linear)):
+        return head.with_bias(None if bias is None else bias[0])
+    weight = head.weight
+    # on CUDA padded with tokens of probability 0 to a size that is fast
     more = -len(weight) % _VOCABULARY_MULTIPLE if weight.is_cuda else 0
     given = weight.new_zeros(len(weight)) if bias is None else bias.to(weight)[0]
     if not more:
-        return weight, None if bias is None else given
-    return pad(weight, (0, 0, 0, more)), pad(given, (0, more), value=-math.inf)
+        return partial(linear, weight=weight, bias=None if bias is None else given)
+    return partial(linear, weight=pad(weight, (0, 0, 0, more)),
+                   bias=pad(given, (0, more), value=-math.inf))
 
 
 def _feed_forward(layer: Any, x: Tensor) -> Tensor:

@@ -163,7 +163,7 @@ class SamplingEngine:
         return generic_decoder.CausalDecoder(self.model)
 
     def _rows(self, memory: float) -> int:
-        vocabulary = self.model.get_output_embeddings().weight.shape[0]
+        vocabulary = generic_decoder.vocabulary_size(self.model)
         logits = vocabulary * self.truncation.bytes_per_logit(self.model.device)
         cache = min(self.limit, _PLANNED_TOKENS) * generic_decoder.token_bytes(self.model)
         return max(1, int(memory / (cache + logits)))

@@ -16,7 +16,7 @@ from minrisk.samplers.hf.attention import KVCache, Network, TorchAttention, Trit
 from minrisk.samplers.hf.bart import BartLike
 from minrisk.samplers.hf.causal import CausalNetwork
 from minrisk.samplers.hf.drawing import Draw, DrawnTokens, sample_room
-from minrisk.samplers.hf.generic_decoder import prefixes, token_bytes
+from minrisk.samplers.hf.generic_decoder import prefixes, token_bytes, vocabulary_size
 from minrisk.samplers.hf.prefix_cache import PrefixCache
 from minrisk.samplers.hf.prefixes import CacheNeeds, StepInput, TokenizedPrompt
 from minrisk.samplers.hf.recorded_steps import RecordedSteps, padded_rows
@@ -42,7 +42,7 @@ class FastDecoder:
         is_fused = not triton_not_supported_reasons(self._device)
         self._graphs = RecordedSteps(self._network) if is_fused else None
         self.token_bytes = token_bytes(model)
-        self._vocabulary: int = model.get_output_embeddings().weight.shape[0]
+        self._vocabulary = vocabulary_size(model)
         self._max_recorded_bytes = _RECORDED_SHARE * (
             torch.cuda.get_device_properties(self._device).total_memory
             if self._device.type == "cuda" else math.inf)
@@ -128,7 +128,8 @@ def _longer(drawn: DrawnTokens) -> DrawnTokens:
 def _state(model: Any) -> tuple[object, ...]:
     """A value that changes with the model's device or weights; unique if torch tracks no versions.
     """
-    weight = model.get_output_embeddings().weight
+    ends = (model.get_input_embeddings(), model.get_output_embeddings())
+    tables = [own.weight for own in ends if hasattr(own, "weight")]  # replaced layers have none
     changes = [getattr(own, "_version", object())
                for own in model.parameters() if not own.is_inference()]
-    return weight.device, weight.dtype, weight.data_ptr(), *changes
+    return model.device, model.dtype, *[own.data_ptr() for own in tables], *changes

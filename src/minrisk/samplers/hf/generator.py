@@ -13,13 +13,17 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, Generation
 from minrisk._core.arrays import finite_or_none
 from minrisk._core.errors import InputError, Wording, warn
 from minrisk._core.sampler import Prompt, Sample, TruncationCount
+from minrisk._torch import onednn
 from minrisk._torch.detokenizing import Detokenizer
 from minrisk._torch.device import choose_device, choose_dtype
+from minrisk._torch.int8 import Int8Linear, int8_not_supported_reasons
 from minrisk._torch.loading import load_config, load_model, load_tokenizer
+from minrisk._torch.onednn import replace_linear_layers
 from minrisk._torch.tokens import TokenIds
+from minrisk.samplers.hf import bart, causal
 from minrisk.samplers.hf.beam_search import beam_search
 from minrisk.samplers.hf.engine import SampledSequence, SamplingEngine
-from minrisk.samplers.hf.generic_decoder import decoder_config
+from minrisk.samplers.hf.generic_decoder import decoder_config, vocabulary_size
 from minrisk.samplers.hf.logits_processing import token_id_list
 from minrisk.samplers.hf.prefixes import not_finite_error
 from minrisk.samplers.hf.prompts import PromptEncoder
@@ -76,8 +80,8 @@ class Generator:
         if texts and self._options.beams:
             raise InputError(f"the model stops at {texts[0]!r}, which a search does not know; "
                              "sample, or unset stop_strings of its generation config")
-        vocabulary = self._model.get_output_embeddings().weight.shape[0]
-        return StopStrings(self._tokenizer, texts, vocabulary) if texts else None
+        return (StopStrings(self._tokenizer, texts, vocabulary_size(self._model)) if texts
+                else None)
 
     def generate(self, given: Sequence[Prompt], n: int, seed: int,
                  indices: Sequence[int]) -> list[list[Sample]]:
@@ -135,7 +139,23 @@ def load(name: str, device_name: str, dtype: str) -> tuple[Any, Any]:
         raise InputError(f"{name}: its tokenizer knows no words; are all of its files there?")
     kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     model = load_model(kind, name, config, dtype=choose_dtype(dtype, device))
-    return model.to(device), tokenizer
+    model = model.to(device)
+    _replace_linear_layers(model, dtype)
+    return model, tokenizer
+
+
+def _replace_linear_layers(model: Any, dtype: str) -> None:
+    """Has oneDNN run the layers, in int8 if asked for, of models whose layers we know."""
+    module = bart if model.config.is_encoder_decoder else causal
+    reasons = module.not_supported_reasons(model)
+    if dtype == "int8":
+        reasons += int8_not_supported_reasons(model.device)
+        if reasons:
+            raise InputError(f"dtype 'int8' cannot be used: {' and '.join(reasons)}; choose "
+                             "another one")
+        replace_linear_layers(model, Int8Linear)
+    elif not (reasons or onednn.not_supported_reasons(model.device, model.dtype)):
+        replace_linear_layers(model, onednn.OneDnnLinear)
 
 
 def _limit(config: GenerationConfig, model: Any) -> int:

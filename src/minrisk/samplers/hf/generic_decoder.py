@@ -162,6 +162,13 @@ def decoder_config(model: Any) -> Any:
     return model.config if model.config.is_encoder_decoder else model.config.get_text_config()
 
 
+def vocabulary_size(model: Any) -> int:
+    """The number of logits for each token."""
+    head = model.get_output_embeddings()
+    size: int = getattr(head, "out_features", None) or head.weight.shape[0]
+    return size
+
+
 def token_bytes(model: Any) -> int:
     """Bytes of the KV cache per token, over all layers."""
     config = decoder_config(model)
