@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from commands import write
-from minrisk.io.platform import peak_bytes, try_lock
+from minrisk.cli.execute import peak_bytes
+from minrisk.io.store import try_lock
 
 HIDDEN = ("fcntl", "resource", "termios", "tty", "pwd", "grp", "syslog")
 SIGNALS = ("SIGHUP", "SIGALRM", "SIGUSR1", "setitimer", "ITIMER_REAL")

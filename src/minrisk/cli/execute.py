@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import click
@@ -23,7 +24,6 @@ from minrisk.io import remote
 from minrisk.io.files import Output, check_writable
 from minrisk.io.inputs import ERRORS
 from minrisk.io.outputs import QueueSink, Shard, Sink
-from minrisk.io.platform import peak_bytes
 from minrisk.io.records import Result
 from minrisk.io.run_store import RunStore
 from minrisk.io.writers import Writer
@@ -213,6 +213,16 @@ def write_report(path: str, run: Run, progress: RunProgress, signatures: Sequenc
     }
     with Output(path) as output:
         output.write(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+
+
+def peak_bytes() -> int | None:
+    """The peak memory of this process; None if the system does not report it."""
+    try:
+        resource: Any = import_module("resource")
+    except ImportError:
+        return None
+    peak: int = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _utilisation(run: Run, progress: RunProgress) -> dict[str, float]:

@@ -12,9 +12,9 @@ import sys
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from importlib import import_module
 from io import BufferedReader, RawIOBase
-from types import ModuleType
 from typing import Any, BinaryIO, Literal, NamedTuple, Self, cast
 
 from minrisk._core.errors import InputError, MinriskError, Wording, needs_extra
@@ -31,51 +31,33 @@ _STEP = 1 << 10
 class Codec(NamedTuple):
     """A compression format; its objects have the interface of zlib's."""
 
-    name: str  # also the file extension
+    name: str
     magic: bytes
     decompressor: Callable[[], Any]
     compressor: Callable[[], Any]
 
 
-def _zstd_decompressor() -> Any:
+def _zstd(kind: Literal["Compress", "Decompress"]) -> Any:
     try:
-        return import_module("compression.zstd").ZstdDecompressor()
+        return getattr(import_module("compression.zstd"), f"Zstd{kind}or")()
     except ImportError:  # before Python 3.14
-        return _zstandard().ZstdDecompressor().decompressobj()
+        with needs_extra("a .zst file", "zst"):
+            made = getattr(import_module("zstandard"), f"Zstd{kind}or")()
+        return getattr(made, f"{kind.lower()}obj")()
 
 
-def _zstd_compressor() -> Any:
-    try:
-        return import_module("compression.zstd").ZstdCompressor()
-    except ImportError:
-        return _zstandard().ZstdCompressor().compressobj()
-
-
-def _zstandard() -> ModuleType:
-    with needs_extra("a .zst file", "zst"):
-        return import_module("zstandard")
-
-
-_CODECS = (
-    Codec("gz", b"\x1f\x8b", lambda: zlib.decompressobj(wbits=31),
-          lambda: zlib.compressobj(wbits=31)),
-    Codec("xz", b"\xfd7zXZ\0", lzma.LZMADecompressor, lzma.LZMACompressor),
-    Codec("zst", b"\x28\xb5\x2f\xfd", _zstd_decompressor, _zstd_compressor),
-)
-EXTENSIONS = tuple(f".{codec.name}" for codec in _CODECS)
-
-
-def could_be_compressed(head: bytes) -> bool:
-    """Whether more bytes are needed to decide; reading further could block at a pipe."""
-    return any(len(head) < len(c.magic) and c.magic.startswith(head) for c in _CODECS)
+_CODECS = {  # by file extension
+    ".gz": Codec("gz", b"\x1f\x8b", partial(zlib.decompressobj, wbits=31),
+                 partial(zlib.compressobj, wbits=31)),
+    ".xz": Codec("xz", b"\xfd7zXZ\0", lzma.LZMADecompressor, lzma.LZMACompressor),
+    ".zst": Codec("zst", b"\x28\xb5\x2f\xfd", partial(_zstd, "Decompress"),
+                  partial(_zstd, "Compress")),
+}
+EXTENSIONS = (*_CODECS,)
 
 
 def codec_of(head: bytes) -> Codec | None:
-    return next((c for c in _CODECS if head.startswith(c.magic)), None)
-
-
-def codec_for(path: str) -> Codec | None:
-    return next((c for c in _CODECS if path.endswith("." + c.name)), None)
+    return next((c for c in _CODECS.values() if head.startswith(c.magic)), None)
 
 
 def decompressed(chunks: Iterable[bytes], codec: Codec, name: str) -> Iterator[bytes]:
@@ -147,8 +129,7 @@ class Input:
 
     def __iter__(self) -> Iterator[bytes]:
         with as_input_error("read", self.path), self._open() as stream:
-            content = BufferedReader(_ChunkStream(self._content(stream)), _BUFFER)
-            while line := content.readline(MAX_LINE + 1):
+            for line in self._lines(stream):
                 self.number += 1
                 if len(line) > MAX_LINE:
                     raise InputError(f"{self.where}: found a line of more than {MAX_LINE:,} bytes, "
@@ -196,13 +177,23 @@ class Input:
             return nullcontext(cast(BufferedReader, sys.stdin.buffer))
         return open_file(self.path)
 
-    def _content(self, stream: BufferedReader) -> Iterator[bytes]:
+    def _lines(self, stream: BufferedReader) -> Iterator[bytes]:
+        """The lines with their ends; one that is too long is cut."""
         head = b""
-        while could_be_compressed(head) and (byte := stream.read(1)):
+        # no byte more than it takes to decide: reading further could block at a pipe
+        while any(len(head) < len(codec.magic) and codec.magic.startswith(head)
+                  for codec in _CODECS.values()) and (byte := stream.read(1)):
             head += byte
-        codec = codec_of(head)
-        chunks = self._chunks(head, stream)
-        return decompressed(chunks, codec, self.name) if codec else chunks
+        if codec := codec_of(head):
+            chunks = decompressed(self._chunks(head, stream), codec, self.name)
+            with BufferedReader(_ChunkStream(chunks), _BUFFER) as content:
+                yield from iter(partial(content.readline, MAX_LINE + 1), b"")
+            return
+        line = head if head.endswith(b"\n") else head + stream.readline(MAX_LINE + 1)
+        while line:
+            self.consumed += len(line)
+            yield line
+            line = stream.readline(MAX_LINE + 1)
 
     def _chunks(self, chunk: bytes, stream: BufferedReader) -> Iterator[bytes]:
         while chunk:
@@ -217,13 +208,16 @@ class Output:
     def __init__(self, path: str, append: bool = False, name: str | None = None) -> None:
         """`name` is the final name of the file, if the path is a temporary one."""
         self._path = path
-        codec = codec_for(name or path)
+        codec = _CODECS.get(os.path.splitext(name or path)[1])
         self._compressor = codec.compressor() if codec else None
         self._own = path != "-"
         if not self._own and sys.stdout is None:
             raise InputError("standard output is closed; name a file")
+        mode = "ab" if append else "wb"
         with as_input_error("write", path):
-            self._stream = _create(path, append) if self._own else sys.stdout.buffer
+            self._stream = (sys.stdout.buffer if not self._own else
+                            remote.open_url(path, mode) if remote.is_url(path) else
+                            cast(BinaryIO, open(path, mode)))  # noqa: SIM115 - closed by `close`
 
     def write(self, text: str) -> None:
         """Write and flush a text; a compressor may hold back a block."""
@@ -234,7 +228,9 @@ class Output:
     def close(self) -> None:
         if self._compressor:
             self._put(self._compressor.flush())
-        self._release()
+        if self._own:
+            with as_input_error("write", self._path):
+                self._stream.close()
 
     def __enter__(self) -> Self:
         return self
@@ -253,11 +249,6 @@ class Output:
             self._compressor = None  # do not retry when the file is closed
             raise
 
-    def _release(self) -> None:
-        if self._own:
-            with as_input_error("write", self._path):
-                self._stream.close()
-
 
 def check_writable(path: str) -> None:
     """Raise an InputError if a file cannot be written, as far as can be checked in advance."""
@@ -274,7 +265,7 @@ def check_writable(path: str) -> None:
 def open_file(path: str) -> BufferedReader:
     if remote.is_url(path):
         return BufferedReader(cast(RawIOBase, remote.open_url(path, "rb")))
-    return open(path, "rb")
+    return cast(BufferedReader, open(path, "rb", _BUFFER))
 
 
 def text_of(line: bytes, number: int) -> str:
@@ -304,11 +295,6 @@ def _sync(path: str) -> None:
         os.close(descriptor)
 
 
-def _create(path: str, append: bool) -> BinaryIO:
-    mode = "ab" if append else "wb"
-    return remote.open_url(path, mode) if remote.is_url(path) else cast(BinaryIO, open(path, mode))
-
-
 def file_key(path: str, standard: Literal["stdin", "stdout"]) -> Hashable | None:
     """A key that is equal for all names of one file.
 
@@ -326,7 +312,12 @@ def file_key(path: str, standard: Literal["stdin", "stdout"]) -> Hashable | None
 @contextmanager
 def as_input_error(verb: str, path: str) -> Iterator[None]:
     """Turn errors of reading or writing a path into an InputError without secrets."""
-    _check_name(verb, path)
+    try:
+        is_possible = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        is_possible = False
+    if not is_possible:  # Python would raise a ValueError
+        raise InputError(f"cannot {verb} {path!r}: no file can have this name")
     try:
         yield
     except BrokenPipeError:  # not an error: the reader has closed the pipe
@@ -338,16 +329,6 @@ def as_input_error(verb: str, path: str) -> Iterator[None]:
         if not remote.is_url(path):
             raise
         raise remote.as_minrisk_error(verb, path, error) from None
-
-
-def _check_name(verb: str, path: str) -> None:
-    """Raise InputError for names that no file can have; Python would raise a ValueError."""
-    try:
-        is_possible = b"\0" not in os.fsencode(path)
-    except UnicodeEncodeError:
-        is_possible = False
-    if not is_possible:
-        raise InputError(f"cannot {verb} {path!r}: no file can have this name")
 
 
 def _name(verb: str, path: str) -> str:

@@ -65,7 +65,8 @@ class Journal:
 
     def append(self, entry: dict[str, Any]) -> int:
         """Append an entry and return its offset; it then survives the death of this process."""
-        line = self._encoded(entry)
+        content = json.dumps(entry).encode()
+        line = b"%08x %b\n" % (crc32(content, self._seed), content)
         stream = self._stream or self._open()
         offset, left = self._size, memoryview(line)
         with as_input_error("write", self.path):
@@ -90,10 +91,6 @@ class Journal:
                 if stream.read(1) != b"\n":
                     self._size += stream.write(b"\n")
         return stream
-
-    def _encoded(self, entry: dict[str, Any]) -> bytes:
-        content = json.dumps(entry).encode()
-        return b"%08x %b\n" % (crc32(content, self._seed), content)
 
     def _decoded(self, line: bytes) -> Any:
         """The entry of a line; None if its checksum is wrong."""

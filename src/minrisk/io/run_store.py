@@ -19,7 +19,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any, Self
@@ -74,17 +74,23 @@ class ShardState:
 class RunStore:
     """A sink that stores results in journals, and writes each shard when it is complete."""
 
-    def __init__(self, store: Store, shards: Sequence[Shard], settings: Mapping[str, Any], *,
+    def __init__(self, output: str, work: str | None, shards: Sequence[Shard],
+                 settings: Mapping[str, Any], *, is_folder: bool,
                  format: OutputFormat = JSON_LINES, header: str = "",
-                 manifest: str = MANIFEST, errors: str | None = ERRORS,
                  resume: bool = False, overwrite: bool = False,
                  matrix_of: Callable[[Shard], MatrixWriter] | None = None) -> None:
-        self.store = store
+        self.store: Store
+        self._errors: str | None = None
+        if is_folder:
+            self.store = folder_store(output, work)
+            self._manifest, self._errors = MANIFEST, ERRORS
+        else:
+            self.store, name = file_store(output, work)
+            self._manifest = manifest_name(name)
+            shards = [replace(shard, name=name) for shard in shards]
         self._states = [*map(ShardState, shards)]
         self._settings = json.loads(json.dumps(dict(settings), default=str))  # as in the manifest
         self._format, self._header = format, header
-        self._manifest = manifest
-        self._errors = errors
         self._resume = resume
         self._overwrite = overwrite
         self._matrix_of = matrix_of
@@ -99,17 +105,6 @@ class RunStore:
         self._is_renamed = False  # the manifest has its old name
         self._has_begun = False
         self._open = ExitStack()
-
-    @classmethod
-    def folder(cls, output: str, work: str | None, *args: Any, **options: Any) -> RunStore:
-        return cls(folder_store(output, work), *args, **options)
-
-    @classmethod
-    def file(cls, output: str, work: str | None, shard: Shard, *args: Any,
-             **options: Any) -> RunStore:
-        store, name = file_store(output, work)
-        return cls(store, [Shard(name, shard.files, shard.reader)], *args,
-                   manifest=manifest_name(name), errors=None, **options)
 
     # state that the driver reads
 
@@ -146,7 +141,8 @@ class RunStore:
         """Take over the output: from now on, files of earlier runs may be replaced."""
         self._has_begun = True
         self._clean(keep=(self._run, os.path.basename(self._finished_journal.path)))
-        self._claim()
+        if self.store.writer:  # for runs on other machines, because the lock is local
+            self._put(self.store.writer, self._writer)
         self._save()
         if self._is_renamed:
             self.store.remove(OLD_MANIFEST)
@@ -172,7 +168,12 @@ class RunStore:
             for result in fresh:
                 if result.scores is not None:
                     self._matrix_of(state.shard).add(result.index, result.scores)
-        self._write(partial, fresh)  # after the matrices: results in the journal are not redone
+        if self._last_written and self._last_written is not partial:
+            self._last_written.close()  # a process may not open the journals of all shards at once
+        self._last_written = partial
+        partial.add(fresh)  # after the matrices: results in the journal are not computed again
+        for result in fresh:
+            self.counts.update(result.counts)
         failures = [r.failure for r in fresh if r.failure is not None]
         self.counts["segments"] += len(fresh)
         self.counts["failed"] += len(failures)
@@ -196,9 +197,13 @@ class RunStore:
     def _load(self) -> None:
         content = self._read_manifest()
         sizes = self.store.sizes([*self._names, *([self._errors] if self._errors else [])])
-        if content is None or self._overwrite:
-            if not self._overwrite:
-                self._refuse_others(sizes)
+        if self._overwrite:
+            return
+        if content is None:
+            for name in sizes:
+                raise InputError(Wording("{there} exists, and no manifest says that minrisk made "
+                                         "it; overwrite=True replaces it, or name another output",
+                                         there=redact_url(self.store.location(name))))
             return
         if not self._resume:
             if self._was_removed(content):
@@ -267,13 +272,6 @@ class RunStore:
         single = len(self._states) == 1 and self._errors is None
         return redact_url(self.store.location(*self._names)) if single else self.store.name
 
-    def _refuse_others(self, sizes: Mapping[str, int]) -> None:
-        if sizes:
-            there = redact_url(self.store.location(next(iter(sizes))))
-            raise InputError(Wording("{there} exists, and no manifest says that minrisk made it; "
-                                     "overwrite=True replaces it, or name another output",
-                                     there=there))
-
     def _load_manifest(self, content: bytes) -> dict[str, dict[str, int]]:
         """Resume the run of this manifest; returns the counts of its finished shards."""
         try:
@@ -282,13 +280,17 @@ class RunStore:
             finished = {name: _checked_counts(entry) for name, entry in manifest[_FINISHED].items()}
             if not _RUN.fullmatch(run):
                 raise ValueError
-            differing = differences(before, self._settings)
+            differing = [f"{key} was {before.get(key)}, is {self._settings.get(key)}"
+                         for key in {**before, **self._settings}
+                         if before.get(key) != self._settings.get(key)]
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             path = redact_url(self.store.location(self._manifest))
             raise InputError(Wording("{path}, which says how the output was made, is no manifest "
                                      "of this version; overwrite=True starts again, or name "
                                      "another output", path=path)) from None
-        check_same(self._name, differing)
+        if differing:
+            raise InputError(f"cannot resume {self._name}: {'; '.join(differing[:5])}; "
+                             "use the same options and input, or write to another output")
         self._run = run
         return finished
 
@@ -299,18 +301,6 @@ class RunStore:
             owner = f"{self._run}/{state.shard.name}"
             state.partial = PartialShard(self._partial_path(state), owner)
         return state.partial
-
-    def _write(self, partial: PartialShard, results: Sequence[Result]) -> None:
-        """Write results to the journal of their shard, and close the previous shard's.
-
-        There may be more journals than a process may open at once.
-        """
-        if self._last_written and self._last_written is not partial:
-            self._last_written.close()
-        self._last_written = partial
-        partial.add(results)
-        for result in results:
-            self.counts.update(result.counts)
 
     def _finish_if_complete(self, state: ShardState) -> None:
         """Write the file of a shard if all its records have a result or an error."""
@@ -326,7 +316,10 @@ class RunStore:
         self.store.put(temporary, shard.name)
         state.counts = {**partial.counts, "size": size}
         state.status = Status.FAILED if partial.failures else Status.WHOLE
-        self._note_finished(state)
+        with closing(self._finished_journal) as journal:
+            journal.append({"shard": shard.name, "counts": state.counts})
+        if self.store.writer:  # the local journal may be lost
+            self._copy_progress()
         if state.status is Status.FAILED:
             return  # keep the journal, so that a resumed run only repeats failed records
         if self._matrix_of:
@@ -334,19 +327,15 @@ class RunStore:
         partial.remove()
         state.partial = None
 
-    def _note_finished(self, state: ShardState) -> None:
-        with closing(self._finished_journal) as journal:
-            journal.append({"shard": state.shard.name, "counts": state.counts})
-        if self.store.writer:  # for a remote output, in case the local journal is lost
-            self._copy_errors()
-            self._unsaved += 1
-            if self._saved + self._unsaved >= _GROWTH * self._saved:
-                self._save()
-
-    def _claim(self) -> None:
-        """Write the identity of this run for runs on other machines, because the lock is local."""
-        if self.store.writer:
-            self._put(self.store.writer, self._writer)
+    def _copy_progress(self) -> None:
+        """Write the list of errors and the manifest to a URL, if they have grown enough."""
+        size = os.path.getsize(self._errors_path) if self._errors else 0
+        if self._errors and size > _GROWTH * self._copied:
+            self.store.copy(self._errors_path, self._errors)
+            self._copied = size
+        self._unsaved += 1
+        if self._saved + self._unsaved >= _GROWTH * self._saved:
+            self._save()
 
     def _check_writer(self) -> None:
         if self.store.writer and self.store.read(self.store.writer) != self._writer.encode():
@@ -393,12 +382,6 @@ class RunStore:
         replace_file(temporary, self._errors_path)
         if self.store.writer:
             self.store.copy(self._errors_path, self._errors)
-
-    def _copy_errors(self) -> None:
-        size = os.path.getsize(self._errors_path) if self._errors else 0
-        if self._errors and size > _GROWTH * self._copied:
-            self.store.copy(self._errors_path, self._errors)
-            self._copied = size
 
     # closing
 
@@ -462,15 +445,3 @@ def _checked_counts(found: Any) -> dict[str, int]:
         raise ValueError
     return counts
 
-
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Descriptions of the settings that differ, for messages."""
-    return [f"{key} was {before.get(key)}, is {now.get(key)}"
-            for key in {**before, **now} if before.get(key) != now.get(key)]
-
-
-def check_same(path: str, differing: Sequence[str]) -> None:
-    """Raise an error if the settings of a resumed run differ."""
-    if differing:
-        raise InputError(f"cannot resume {path}: {'; '.join(differing[:5])}; "
-                         "use the same options and input, or write to another output")

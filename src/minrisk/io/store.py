@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -18,10 +19,12 @@ from minrisk._core.errors import InputError, Wording
 from minrisk.io import remote
 from minrisk.io.files import Output, as_input_error, replace_file
 from minrisk.io.inputs import WORK
-from minrisk.io.platform import try_lock
 
 _LOCAL_SCHEME = "file://"
 LOCK = "lock"
+# Windows locks bytes, which others then cannot read: this one is far beyond the content, and within
+# the 32-bit offsets of the C library
+_LOCKED_BYTE = 2**31 - 2
 _MAX_SINGLE_REQUESTS = 8  # for more files, the whole folder is listed
 
 
@@ -195,7 +198,12 @@ def locked(store: Store) -> Iterator[None]:
     if os.path.islink(store.work):
         raise InputError(f"{store.work} is a link; unfinished results are kept in a folder of "
                          "this name: remove the link, or name another output")
-    made = _make_folders(store.work)
+    made, folder = list[str](), store.work  # the new folders, the innermost first
+    while folder and not os.path.exists(folder):
+        made.append(folder)
+        folder = os.path.dirname(folder)
+    with as_input_error("write", store.work):
+        os.makedirs(store.work, exist_ok=True)
     path = os.path.join(store.work, LOCK)
     try:
         with as_input_error("write", path):
@@ -207,7 +215,10 @@ def locked(store: Store) -> Iterator[None]:
             try:
                 yield
             finally:
-                _remove_if_unused(store.work, path)
+                if os.listdir(store.work) == [LOCK]:
+                    with suppress(PermissionError):  # Windows: the next run uses the open file
+                        os.remove(path)
+                    _remove_if_empty(store.work)
     finally:
         for folder in made:
             _remove_if_empty(folder)
@@ -248,6 +259,25 @@ def _whole(path: str) -> Iterator[str]:
             Path(temporary).unlink(missing_ok=True)
 
 
+def try_lock(descriptor: int) -> bool:
+    """Try to lock an open file; returns whether this process has the lock.
+
+    The lock ends when the file is closed. On systems without locks, every attempt succeeds.
+    """
+    try:
+        with suppress(ImportError):
+            fcntl: Any = import_module("fcntl")
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        with suppress(ImportError):
+            msvcrt: Any = import_module("msvcrt")
+            os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    except OSError:
+        return False
+    return True
+
+
 def _has_lock(stream: BinaryIO, path: str) -> bool:
     """Whether this process got the lock, and the file was not removed after it was opened."""
     try:
@@ -270,25 +300,6 @@ def _check_work(output: str, work: str | None) -> None:
     if work:
         raise InputError(Wording("work= goes with a URL as output; unfinished work of {output} is "
                                  "kept beside it", output=output))
-
-
-def _make_folders(path: str) -> list[str]:
-    """Make a folder with its parents; returns the new ones, the innermost first."""
-    made = []
-    while path and not os.path.exists(path):
-        made.append(path)
-        path = os.path.dirname(path)
-    if made:
-        with as_input_error("write", made[0]):
-            os.makedirs(made[0], exist_ok=True)
-    return made
-
-
-def _remove_if_unused(folder: str, lock: str) -> None:
-    if os.listdir(folder) == [LOCK]:
-        with suppress(PermissionError):  # Windows cannot remove open files: the next run reuses it
-            os.remove(lock)
-        _remove_if_empty(folder)
 
 
 def _remove_if_empty(folder: str) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -43,7 +44,6 @@ from minrisk.run.workers import (
     Engine,
     FatalItem,
     Item,
-    Seconds,
     ShardReader,
     WorkerPool,
 )
@@ -81,33 +81,31 @@ def open_run(options: RunOptions, job: Job, read: Sequence[str] = (),
         job: the inputs and the stages.
         read, written: further files of the caller, which must not be files of the run.
     """
-    shards = _shards(options, job)
+    shards = (folder_shards(job.files, job.reader.shards(), job.format) if options.is_folder
+              else [Shard("", tuple(job.files), job.reader)])
     _check_files(options, job, shards, read, written)
-    _check_formats(job, shards if options.is_folder else [], options.output)
+    first, *others = job.pools
+    first = replace(first, stages=(parse(job.parser or shards[0].reader), *first.stages))
     with ExitStack() as stack:
         sink: Sink = stack.enter_context(_sink(options, job, shards, stack))
-        yield Run(sink, _with_parser(job.pools, job.parser or shards[0].reader),
-                  options.make_engine(job.is_streaming), options,
+        yield Run(sink, [first, *others], options.make_engine(job.is_streaming), options,
                   options.batch_size or job.block)
-
-
-def _with_parser(pools: Sequence[WorkerPool], reader: Reader) -> list[WorkerPool]:
-    first, *others = pools
-    return [replace(first, stages=(parse(reader), *first.stages)), *others]
-
-
-def _shards(options: RunOptions, job: Job) -> list[Shard]:
-    if options.is_folder:
-        return folder_shards(job.files, job.reader.shards(), job.format)
-    return [Shard("", tuple(job.files), job.reader)]
 
 
 def _check_files(options: RunOptions, job: Job, shards: Sequence[Shard], read: Sequence[str],
                  written: Sequence[str]) -> None:
-    """Check that no output is an input, and that all outputs are different files."""
+    """Check that no output is an input, and that all outputs are different, writable files."""
     if job.matrix == "-":
         raise InputError(Wording("matrix= needs a file; standard output takes no .npz"))
-    outputs = list(_outputs(options, shards))
+    outputs: list[str] = []
+    if options.is_folder:
+        names = [shard.name for shard in shards]
+        outputs = [os.path.join(str(options.output), name) for name in (*names, MANIFEST, ERRORS)]
+    elif options.output is not None:
+        names = [options.output]
+        outputs = names if options.is_stream else [options.output, manifest_name(options.output)]
+    else:
+        names = []
     others = [path for path in (job.matrix, *written) if path]
     for path in others:
         if path != "-" and os.path.realpath(path) in [os.path.realpath(output)
@@ -115,11 +113,7 @@ def _check_files(options: RunOptions, job: Job, shards: Sequence[Shard], read: S
             raise InputError(f"{path} is part of the output; name two files")
     check_files([*(file.location for file in (*job.files, *job.also_read)), *read],
                 [*outputs, *others])
-
-
-def _check_formats(job: Job, shards: Sequence[Shard], output: str | None) -> None:
-    """Check that the outputs' formats match their names, and can be written."""
-    for name in [*(shard.name for shard in shards), *([output] if output and not shards else [])]:
+    for name in names:
         job.format.named(name).check_installed()
 
 
@@ -135,16 +129,6 @@ def check_files(read: Sequence[str], written: Sequence[str]) -> None:
                              "write to another file")
 
 
-def _outputs(options: RunOptions, shards: Sequence[Shard]) -> Iterable[str]:
-    """All files of the output, with its manifest and list of errors."""
-    if options.output is None:
-        return []
-    if options.is_folder:
-        names = [*(shard.name for shard in shards), MANIFEST, ERRORS]
-        return [os.path.join(options.output, name) for name in names]
-    return [options.output, *([] if options.is_stream else [manifest_name(options.output)])]
-
-
 def _sink(options: RunOptions, job: Job, shards: list[Shard], stack: ExitStack) -> Any:
     matrix, header = job.matrix, job.format.header(job.columns)
     if options.output is None:
@@ -158,12 +142,10 @@ def _sink(options: RunOptions, job: Job, shards: list[Shard], stack: ExitStack) 
     identities = {f"input {file.name}": file.identity()
                   for file in (*job.files, *job.also_read)}
     settings = {**job.settings, "matrix": matrix, **identities, "version": __version__}
-    common: dict[str, Any] = {"resume": options.resume, "overwrite": options.overwrite,
-                              "format": job.format, "header": header,
-                              "matrix_of": partial(_matrix, matrix) if matrix else None}
-    if options.is_folder:
-        return RunStore.folder(options.output, options.work, shards, settings, **common)
-    return RunStore.file(options.output, options.work, shards[0], settings, **common)
+    return RunStore(options.output, options.work, shards, settings, is_folder=options.is_folder,
+                    format=job.format, header=header, resume=options.resume,
+                    overwrite=options.overwrite,
+                    matrix_of=partial(_matrix, matrix) if matrix else None)
 
 
 def _matrix(path: str, shard: Shard) -> MatrixWriter:
@@ -185,7 +167,8 @@ class Run:
     options: RunOptions
     block: int  # maximum number of records sent to a worker at once
     broken: dict[int, str] = field(default_factory=dict)  # read errors, by shard
-    seconds: Seconds = field(default_factory=dict)  # by stage, summed over workers
+    # by stage, summed over workers
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     read: dict[int, int] = field(default_factory=dict)  # bytes, by shard
     _error: InputError | None = None  # ends the run after the results in flight are written
     _has_success: bool = False
@@ -266,23 +249,19 @@ class Run:
 
     def _write_block(self, block: Block) -> Iterator[Result]:
         for name, spent in block.seconds.items():
-            self._spend(name, spent)
+            self.seconds[name] += spent
         fresh: list[Result] = []
         if results := self._accepted(block.items):
             start = perf_counter()
             for shard, of_shard in groupby(results, attrgetter("shard")):
                 fresh += self.sink.add(shard, list(of_shard))
-            self._spend("write", perf_counter() - start)
+            self.seconds["write"] += perf_counter() - start
             self.read[block.shard] = max(block.read, self.read.get(block.shard, 0))
-        self._warn(block.warnings)
-        yield from fresh
-
-    def _warn(self, messages: Sequence[str]) -> None:
-        """Show warnings of workers, each once even if several workers raise it."""
-        for message in messages:
+        for message in block.warnings:  # each once, even if several workers raise it
             if message not in self._warnings:
                 self._warnings.add(message)
                 warn(message)
+        yield from fresh
 
     def _accepted(self, results: Sequence[Result]) -> list[Result]:
         """The results to write now; other failures are retried when the run is resumed."""
@@ -328,15 +307,12 @@ class Run:
     def _stop(self, reason: str) -> None:
         self._error = self._error or InputError(reason)
 
-    def _spend(self, stage: str, seconds: float) -> None:
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
-
     def _end(self, end: End) -> None:
         if end.error is None:
             self._totals[end.shard] = end.records
             start = perf_counter()
             self.sink.end(end.shard, end.records)
-            self._spend("write", perf_counter() - start)
+            self.seconds["write"] += perf_counter() - start
         elif self.options.on_error == "stop" or end.is_fatal or not self.sink.records_broken_shards:
             self._stop(end.error)
         else:
