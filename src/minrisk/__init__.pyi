@@ -43,6 +43,7 @@ from minrisk.samplers.hf import Transformers
 from minrisk.samplers.openai import Endpoint
 from minrisk.strategies.calibrated import Calibrated
 from minrisk.strategies.cascade import AggregateToFine, Cascade, CoarseToFine
+from minrisk.strategies.compose import Compose
 from minrisk.strategies.confident import Confident
 from minrisk.strategies.groups import Aggregate, Centroid, NByS, Standard
 from minrisk.strategies.low_rank import LowRank
@@ -65,15 +66,16 @@ __all__ = [
     "Adaptive", "Aggregate", "AggregateToFine", "BLEU", "Batch", "BertScore", "Bleurt",
     "CTranslate2", "Cached", "Calibrated", "Calibration", "CalibrationReport", "Cascade",
     "Centroid", "Cer", "ChrF", "Cider", "Cluster", "CoarseToFine", "Combined", "Comet", "CometKiwi",
-    "CometQE", "Command", "Confidence", "Confident", "ControlVariate", "Cutoff", "DecodedSegment",
-    "Diverse", "Documents", "Edit", "Embedding", "Endpoint", "ExactMatch", "Groups", "InputError",
-    "JsonMatch", "Judge", "LogProb", "LowRank", "MBRBoN", "MQM", "Medoids", "MetricX", "MetricXQE",
-    "MinriskError", "MissingExtra", "NByS", "Outcomes", "Pool", "Proposal", "Prune", "Python",
-    "QualityThenMBR", "Ranking", "ReferenceFile", "References", "Report", "Rerank", "Reward",
-    "Rouge", "RougeL", "RunSummary", "SampledPrompt", "Score", "Segment", "Standard", "Symbolic",
-    "Symmetric", "Ter", "TextFiles", "Transformers", "Uncertain", "Uncertainty",
-    "UniversalSelfConsistency", "UnusableError", "Validation", "Wer", "XComet", "__version__",
-    "answer", "answer_async", "bind", "calibrate", "decode", "decode_corpus", "decode_parts",
-    "export", "inspect", "make_metric", "make_sampler", "make_strategy", "read_calibration",
-    "sample", "score", "set_threads", "signature", "translate", "validate", "weights_from_logprobs",
+    "CometQE", "Command", "Compose", "Confidence", "Confident", "ControlVariate", "Cutoff",
+    "DecodedSegment", "Diverse", "Documents", "Edit", "Embedding", "Endpoint", "ExactMatch",
+    "Groups", "InputError", "JsonMatch", "Judge", "LogProb", "LowRank", "MBRBoN", "MQM", "Medoids",
+    "MetricX", "MetricXQE", "MinriskError", "MissingExtra", "NByS", "Outcomes", "Pool", "Proposal",
+    "Prune", "Python", "QualityThenMBR", "Ranking", "ReferenceFile", "References", "Report",
+    "Rerank", "Reward", "Rouge", "RougeL", "RunSummary", "SampledPrompt", "Score", "Segment",
+    "Standard", "Symbolic", "Symmetric", "Ter", "TextFiles", "Transformers", "Uncertain",
+    "Uncertainty", "UniversalSelfConsistency", "UnusableError", "Validation", "Wer", "XComet",
+    "__version__", "answer", "answer_async", "bind", "calibrate", "decode", "decode_corpus",
+    "decode_parts", "export", "inspect", "make_metric", "make_sampler", "make_strategy",
+    "read_calibration", "sample", "score", "set_threads", "signature", "translate", "validate",
+    "weights_from_logprobs",
 ]

@@ -360,6 +360,7 @@ STRATEGIES = Registry("strategy", "minrisk.strategies", {
     "mbr-bon": "minrisk.strategies.quality:MBRBoN",
     "universal-self-consistency":
         "minrisk.strategies.quality:UniversalSelfConsistency",
+    "compose": "minrisk.strategies.compose:Compose",
     "diverse": "minrisk.strategies.sets:Diverse",
     "medoids": "minrisk.strategies.sets:Medoids",
     "cluster": "minrisk.strategies.sets:Cluster",

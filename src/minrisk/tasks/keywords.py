@@ -49,6 +49,10 @@ class StrategyKeywords(TypedDict, total=False):
     ridge: float
     quality: MetricLike
     beta: float
+    schema: str | None
+    numbers: Literal["vote", "median"]
+    lists: Literal["elements", "whole"]
+    keys: str | None
     size: int
     diversity: float
     exchanges: int
