@@ -205,8 +205,8 @@ class MetricAdapter(Metric[Any]):
         return self.metric.features(texts)
 
     def scores(self, hyps: Any, refs: Any, source: Any = None) -> Floats:
-        found: Floats = self.metric.scores(hyps, refs, source)
-        return found
+        matrix: Floats = self.metric.scores(hyps, refs, source)
+        return matrix
 
 
 def as_sampler(value: Any) -> Sampler:
@@ -252,15 +252,15 @@ class FunctionSampler(Sampler):
     def _samples(self, prompt: Any, n: int) -> list[Sample]:
         try:
             given = self.function(prompt, n)
-            found = None if isinstance(given, str) else [
+            samples = None if isinstance(given, str) else [
                 one if isinstance(one, Sample) else Sample(_plain(one)) for one in given]
         except Exception as error:  # user code may fail in any way
             raise InputError(f"sampler {self.name!r} failed: {type(error).__name__}: "
                              f"{error}") from error
-        if found is None or not all(isinstance(one.text, str) for one in found):
+        if samples is None or not all(isinstance(one.text, str) for one in samples):
             raise InputError(f"sampler {self.name!r}: wanted a list of {n} texts; got "
                              f"{brief(given)}")
-        return found
+        return samples
 
 
 def _plain(text: Any) -> Any:
@@ -288,5 +288,5 @@ class SamplerAdapter(Sampler):
 
     def sample(self, prompts: Sequence[Any], n: int, seed: int = 0,
                indices: Sequence[int] | None = None) -> list[list[Sample]]:
-        found: list[list[Sample]] = self.sampler.sample(prompts, n, seed, indices)
-        return found
+        samples: list[list[Sample]] = self.sampler.sample(prompts, n, seed, indices)
+        return samples

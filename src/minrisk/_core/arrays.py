@@ -88,5 +88,5 @@ def finite_rows(points: Points) -> npt.NDArray[np.bool_]:
     """(N,) whether each row of an array or a tensor is finite."""
     with np.errstate(invalid="ignore"):
         zero = (points * 0).sum(1)  # NaN wherever a row has a NaN or an infinity
-    found: npt.NDArray[np.bool_] = np.array(zero.tolist()) == 0
-    return found
+    is_finite: npt.NDArray[np.bool_] = np.array(zero.tolist()) == 0
+    return is_finite

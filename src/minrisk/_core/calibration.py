@@ -42,8 +42,8 @@ class Signal:
         part, _, name = self.name.rpartition(".")
         if not part:
             return float(ranking.utility[ranking.best])
-        found = getattr(getattr(ranking, part), name, None)
-        return math.nan if found is None else float(found)
+        value = getattr(getattr(ranking, part), name, None)
+        return math.nan if value is None else float(value)
 
     def in_order(self, values: Floats) -> Floats:
         """The values so that larger ones are surer; a choice without one is the least sure."""
@@ -121,34 +121,35 @@ class Calibration:
         Raises:
             InputError: if the choices of the calibration are too few or too often wrong for it.
         """
-        found = lowest_threshold(np.array(self.values), np.array(self.right), max_error, self.level)
-        if found is None:
+        lowest = lowest_threshold(np.array(self.values), np.array(self.right), max_error,
+                                  self.level)
+        if lowest is None:
             least = fewest(max_error, self.level)
             raise InputError(Wording(
                 "the calibration cannot show that any choices have an error of at most "
                 "{max_error:.4g}: of its {count} choices, the surest are too few or too often "
                 "wrong (it takes {least} without an error); calibrate with more, or raise "
                 "max_error=", max_error=max_error, count=len(self.values), least=least))
-        return found
+        return lowest
 
     def as_json(self) -> dict[str, Any]:
         """The fields of its file."""
         return {"kind": KIND} | {f.name: getattr(self, f.name) for f in fields(self)}
 
     @classmethod
-    def from_json(cls, found: Any) -> Self:
+    def from_json(cls, content: Any) -> Self:
         """From the fields of its file.
 
         Raises:
             InputError: if they are none of a calibration.
         """
         try:
-            if found["kind"] != KIND:
+            if content["kind"] != KIND:
                 raise ValueError
-            made = cls(str(found["signal"]), tuple(map(_number, found["values"])),
-                       tuple(map(bool, found["right"])), _number(found["slope"]),
-                       _number(found["intercept"]), _number(found["level"]),
-                       _text_or_none(found["signature"]))
+            made = cls(str(content["signal"]), tuple(map(_number, content["values"])),
+                       tuple(map(bool, content["right"])), _number(content["slope"]),
+                       _number(content["intercept"]), _number(content["level"]),
+                       _text_or_none(content["signature"]))
             if (made.signal not in SIGNALS or not 0 < made.level < 1 or not made.values
                     or len(made.values) != len(made.right)):
                 raise ValueError
@@ -193,13 +194,13 @@ def on_scale(signal: Signal, values: Floats, count: int) -> Floats:
         return values
     share = np.clip(1 + values if signal.is_doubt else values, 1 / (count + 2),
                     1 - 1 / (count + 2))
-    found: Floats = np.log(share / (1 - share))
-    return found
+    log_odds: Floats = np.log(share / (1 - share))
+    return log_odds
 
 
 def logistic(x: Floats) -> Floats:
-    found: Floats = 0.5 * (1 + np.tanh(0.5 * x))  # without overflow
-    return found
+    probability: Floats = 0.5 * (1 + np.tanh(0.5 * x))  # without overflow
+    return probability
 
 
 def fewest(max_error: float, level: float) -> int:
@@ -224,15 +225,15 @@ def lowest_threshold(values: Floats, right: Any, max_error: float, level: float)
     is_last = np.append(ordered[:-1] != ordered[1:], True)  # of equal values
     start = max(fewest(max_error, level), values.size // _START)
     log_factorials = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, values.size + 1)))])
-    found = None
+    lowest = None
     for place in np.flatnonzero(is_last).tolist():
         if place + 1 < start:
             continue
         if _log_binomial(int(wrong[place]), place + 1, max_error,
                          log_factorials) > math.log1p(-level):
             break
-        found = float(ordered[place])
-    return found
+        lowest = float(ordered[place])
+    return lowest
 
 
 def _log_binomial(most: int, count: int, chance: float, log_factorials: Floats) -> float:

@@ -171,18 +171,18 @@ def decode(
     [0, 1, 2]
     """
     given = (references, source, weights, counts, logprobs, lengths, outcomes)
-    found: Any = getattr(hypotheses, "segment", hypotheses)
-    if isinstance(found, Mapping):
+    problem: Any = getattr(hypotheses, "segment", hypotheses)
+    if isinstance(problem, Mapping):
         raise InputError("a dict with the fields of a JSON line is for decode_corpus([...]); "
                          "wanted a list of hypotheses, a Segment or the result of a call")
-    if not isinstance(found, Segment):
-        segment = Segment(found, references, source, weights, position, counts, logprobs, lengths,
+    if not isinstance(problem, Segment):
+        segment = Segment(problem, references, source, weights, position, counts, logprobs, lengths,
                           outcomes)
     elif any(value is not None for value in given):
         raise InputError("a segment has its references, source, weights, counts and so on; give "
                          "it alone, or its hypotheses")
     else:
-        segment = found.at(position) if position else found
+        segment = problem.at(position) if position else problem
     if matrix is not None:
         if metric is not None:
             raise InputError("metric and matrix exclude each other; give one")
@@ -236,9 +236,9 @@ def resolve_strategy(strategy: StrategyLike | None, metric: MetricLike | None,
     if isinstance(strategy, type) and issubclass(strategy, Options):
         recipe = Recipe("strategy", strategy.__name__, strategy)
         return as_strategy(_made(recipe, METRIC if metric is None else metric, options))
-    found = as_strategy(strategy)
+    chosen = as_strategy(strategy)
     if metric is not None or options:
         named = ", ".join([*(["metric"] if metric is not None else []), *options])
-        raise InputError(f"{named}: already part of the strategy {found.name!r}; "
+        raise InputError(f"{named}: already part of the strategy {chosen.name!r}; "
                          "give the strategy by name, or these to its constructor")
-    return found
+    return chosen

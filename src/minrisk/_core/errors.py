@@ -39,8 +39,8 @@ class Wording(str):
 
 def with_options(text: object, rename: Callable[[str], str]) -> str:
     """The text of a message, an error or a warning, with its options renamed."""
-    found = message_of(text) if isinstance(text, BaseException) else text
-    return found.renamed(rename) if isinstance(found, Wording) else str(found)
+    message = message_of(text) if isinstance(text, BaseException) else text
+    return message.renamed(rename) if isinstance(message, Wording) else str(message)
 
 
 def message_of(error: BaseException | str) -> str:

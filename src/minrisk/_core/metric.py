@@ -402,9 +402,9 @@ class DerivedMetric(Metric[F]):
 
         Cached, because each trait needs all traits of the inner metrics, recursively.
         """
-        found, cls = self.traits, type(self)
-        return replace(found, abilities=found.abilities & implemented_abilities(cls),
-                       is_vote=found.is_vote and cls.answers is not Metric.answers)
+        declared, cls = self.traits, type(self)
+        return replace(declared, abilities=declared.abilities & implemented_abilities(cls),
+                       is_vote=declared.is_vote and cls.answers is not Metric.answers)
 
 
 def _derived(name: str) -> property:
@@ -438,8 +438,8 @@ class Surrogate(Protocol[F_in]):
 def implemented_abilities(thing: object) -> Ability:
     """The abilities whose methods an object or class overrides."""
     def has(method: str) -> bool:
-        found = getattr(thing, method, None)
-        return callable(found) and found is not getattr(Metric, method)
+        own = getattr(thing, method, None)
+        return callable(own) and own is not getattr(Metric, method)
 
     return reduce(or_, (ability for ability in Ability if all(map(has, ability.methods))),
                   Ability.NONE)

@@ -154,14 +154,14 @@ def checked(name: str, value: Any, hint: Any, bounds: Bounds = UNBOUNDED) -> Any
     3.0
     """
     try:
-        found = _converted(value, hint)
+        converted = _converted(value, hint)
     except _CONVERSION_ERRORS:
-        found = _INVALID
-    if found is _INVALID or not bounds.hold(found):
+        converted = _INVALID
+    if converted is _INVALID or not bounds.hold(converted):
         close = nearest(value, _choices(hint)) if isinstance(value, str) else None
         meant = f"; did you mean {close!r}?" if close else ""
         raise InputError(f"{name} must be {_describe(hint, bounds)}; got {brief(value)}{meant}")
-    return found
+    return converted
 
 
 def owner(config: Any) -> str:

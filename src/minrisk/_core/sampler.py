@@ -72,8 +72,8 @@ INCOMPLETE = ("length", "content_filter")  # finish reasons of truncated texts
 
 def finished_samples(samples: Iterable[Sample]) -> list[Sample]:
     """The samples that were not truncated; all of them if every one was."""
-    found = list(samples)
-    return [sample for sample in found if sample.finish_reason not in INCOMPLETE] or found
+    drawn = list(samples)
+    return [sample for sample in drawn if sample.finish_reason not in INCOMPLETE] or drawn
 
 
 @dataclass

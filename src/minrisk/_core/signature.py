@@ -70,13 +70,13 @@ def choose_alike(one: str, other: str) -> bool:
 def choice_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The strategy and its metrics with their options; a strategy that measures another is not it.
     """
-    found = {}
+    chosen = {}
     for name, value in settings.items():
         while name.startswith("strategy."):  # of the strategy inside
             name = name.removeprefix("strategy.")
         if name == "strategy" or "metric" in name.split("."):
-            found[name] = value
-    return found
+            chosen[name] = value
+    return chosen
 
 
 def _parts(text: str) -> dict[str, str]:

@@ -46,5 +46,5 @@ def self_certainty(top: Sequence[Sequence[float]]) -> float | None:
     size = min(map(len, top), default=0)
     if size < 2:
         return None
-    found = -float(np.mean([sorted(listed, reverse=True)[:size] for listed in top]))
-    return found if math.isfinite(found) else None
+    certainty = -float(np.mean([sorted(listed, reverse=True)[:size] for listed in top]))
+    return certainty if math.isfinite(certainty) else None

@@ -106,8 +106,8 @@ def _first_groups_of(operation: str, argument: Any) -> tuple[set[int], bool]:
             return groups, may_be_none or argument[0] == 0
         case "BRANCH" | "GROUPREF_EXISTS":
             parts = argument[1] if operation == "BRANCH" else argument[1:]
-            found = [_first_groups(part or ()) for part in parts]
-            return set().union(*(groups for groups, _ in found)), any(none for _, none in found)
+            firsts, are_optional = zip(*(_first_groups(part or ()) for part in parts), strict=True)
+            return set().union(*firsts), any(are_optional)
     return set(), True
 
 

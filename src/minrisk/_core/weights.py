@@ -98,9 +98,9 @@ def checked_logprobs(logprobs: npt.ArrayLike, count: int | None,
     given = checked_numbers(logprobs, count, "logprobs", of)
     wrong = np.flatnonzero(~(given < np.inf))
     if wrong.size or not np.any(np.isfinite(given)):
-        found = f"{given[wrong[0]]} as number {wrong[0] + 1}" if wrong.size else "none that is"
+        shown = f"{given[wrong[0]]} as number {wrong[0] + 1}" if wrong.size else "none that is"
         raise InputError("logprobs must be numbers below infinity, and one at least finite; "
-                         f"found {found}")
+                         f"found {shown}")
     return given
 
 

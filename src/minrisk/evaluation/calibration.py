@@ -111,9 +111,9 @@ class CalibrationReport:
                   "signals": [one.as_json() for one in self.signals],
                   "guarantees": [one.as_json() for one in self.guarantees],
                   "bins": [asdict(one) for one in self.bins]}
-        found: dict[str, Any] = finite_numbers(
+        fields: dict[str, Any] = finite_numbers(
             json.loads(json.dumps(self.calibration.as_json() | {"report": report})))
-        return found
+        return fields
 
     def save(self, path: FilePath) -> None:
         """Write a file for the option `calibration=`."""
@@ -291,8 +291,8 @@ class _Ordered:
 
     def sums(self, values: Floats) -> Floats:
         """(B, G) sums over the groups."""
-        found: Floats = np.add.reduceat(values[:, self.order], self.starts, axis=1)
-        return found
+        summed: Floats = np.add.reduceat(values[:, self.order], self.starts, axis=1)
+        return summed
 
 
 def auroc(values: Floats, right: Verdicts, counts: Floats) -> Floats:
@@ -305,9 +305,9 @@ def auroc(values: Floats, right: Verdicts, counts: Floats) -> Floats:
     ours, theirs = groups.sums(counts * right), groups.sums(counts * ~right)
     below = theirs.sum(axis=1, keepdims=True) - np.cumsum(theirs, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: Floats = ((ours * (below + theirs / 2)).sum(axis=1)
+        areas: Floats = ((ours * (below + theirs / 2)).sum(axis=1)
                          / (ours.sum(axis=1) * theirs.sum(axis=1)))
-    return found
+    return areas
 
 
 def aurc(values: Floats, right: Verdicts, counts: Floats) -> Floats:
@@ -326,22 +326,22 @@ def aurc(values: Floats, right: Verdicts, counts: Floats) -> Floats:
     first, last = before.astype(np.intp), (before + size).astype(np.intp)
     rate = wrong / np.maximum(size, 1)
     areas = wrong + (errors - rate * before) * (harmonic[last] - harmonic[first])
-    found: Floats = areas.sum(axis=1) / total
-    return found
+    area: Floats = areas.sum(axis=1) / total
+    return area
 
 
 def brier(probabilities: Floats, right: Verdicts, counts: Floats) -> Floats:
     """(B,) Brier score: the mean squared difference of probability and outcome."""
-    found: Floats = counts @ (probabilities - right) ** 2 / counts.sum(axis=1)
-    return found
+    error: Floats = counts @ (probabilities - right) ** 2 / counts.sum(axis=1)
+    return error
 
 
 def ece(probabilities: Floats, right: Verdicts, counts: Floats) -> Floats:
     """(B,) expected calibration error, with bins of equal size."""
     gaps = np.stack([counts[:, rows] @ (probabilities - right)[rows]
                      for rows in _equal_bins(probabilities)])
-    found: Floats = np.abs(gaps).sum(axis=0) / counts.sum(axis=1)
-    return found
+    error: Floats = np.abs(gaps).sum(axis=0) / counts.sum(axis=1)
+    return error
 
 
 def _equal_bins(probabilities: Floats) -> list[Ints]:
@@ -360,7 +360,7 @@ def _quality(signal: Signal, given: Floats, values: Floats, right: Verdicts,
 def risk_coverage(values: Floats, right: Verdicts) -> list[tuple[float, float]]:
     """(coverage, error) at each threshold, from the highest down."""
     groups, one = _Ordered.by(values), np.ones((1, right.size))
-    size, wrong = (np.cumsum(groups.sums(found)[0]) for found in (one, one * ~right))
+    size, wrong = (np.cumsum(groups.sums(weights)[0]) for weights in (one, one * ~right))
     return list(zip((size / right.size).tolist(), (wrong / size).tolist(), strict=True))
 
 

@@ -41,15 +41,15 @@ def pass_at_k(samples: int, right: int, k: int) -> float:
 def are_right(metric: AnyMetric, texts: Sequence[str], golds: Sequence[str]) -> Verdicts:
     """(N,) whether each text has one of the gold answers, by a metric that votes."""
     refs = metric.as_given(metric.features(golds))
-    found: Verdicts = metric.scores(metric.features(texts), refs).max(axis=1) == 1
-    return found
+    verdicts: Verdicts = metric.scores(metric.features(texts), refs).max(axis=1) == 1
+    return verdicts
 
 
 def golds_of(value: Any) -> list[str] | None:
     """The gold answers in a field: a text, a number, or a list of them; otherwise None."""
-    found = value if isinstance(value, list | tuple) else [value]
-    is_known = found and all(isinstance(one, str | int | float) for one in found)
-    return [str(one) for one in found] if is_known else None
+    golds = value if isinstance(value, list | tuple) else [value]
+    is_known = golds and all(isinstance(one, str | int | float) for one in golds)
+    return [str(one) for one in golds] if is_known else None
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ class CoverageSummary:
     def rows(self) -> Iterator[tuple[str, str, str]]:
         """Rows of a table."""
         named = {"one sample": self.one, "the choice": self.chosen} | {
-            f"any of {k}": found for k, found in self.any_of.items()}
-        for name, found in named.items():
-            yield name, f"{found.value:.1%}", f"{found.low:.1%} to {found.high:.1%}"
+            f"any of {k}": share for k, share in self.any_of.items()}
+        for name, share in named.items():
+            yield name, f"{share.value:.1%}", f"{share.low:.1%} to {share.high:.1%}"
 
 
 def columns_of(segments: Sequence[Coverage]) -> dict[str, Floats]:
@@ -108,13 +108,12 @@ def summarised(segments: Sequence[Coverage]) -> CoverageSummary | None:
     ones = np.ones(len(segments), bool)
 
     def mean(values: Floats) -> Estimate:
-        return estimate(lambda found, _, drawn: drawn @ found / drawn.sum(axis=1), values, ones,
-                        counts)
+        return estimate(lambda own, _, drawn: drawn @ own / drawn.sum(axis=1), values, ones, counts)
 
-    found = {name: mean(values) for name, values in columns_of(segments).items()}
-    one = found.pop("one sample")
+    estimates = {name: mean(values) for name, values in columns_of(segments).items()}
+    one = estimates.pop("one sample")
     return CoverageSummary(one, mean(np.array([float(segment.chosen) for segment in segments])),
-                           {int(name.rpartition(" ")[2]): value for name, value in found.items()})
+                           {int(name.rpartition(" ")[2]): own for name, own in estimates.items()})
 
 
 @dataclass(frozen=True)
@@ -166,7 +165,7 @@ def coverage_scores(metric: AnyMetric, systems: Mapping[str, Sequence[Sampled]],
     values = {first: scores[first].sentences}
     for name, lines in systems.items():
         if all(line.samples for line in lines):
-            found = columns_of([line.coverage(metric) for line in lines])
-            values |= {f"{name}: {what}": own for what, own in found.items()}
+            columns = columns_of([line.coverage(metric) for line in lines])
+            values |= {f"{name}: {what}": own for what, own in columns.items()}
     made = compare_means(values, resamples, test, seed)
     return {name: own for name, own in made.items() if name != first}

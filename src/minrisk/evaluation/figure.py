@@ -81,11 +81,11 @@ def plot_calibration(report: CalibrationReport, path: str) -> None:
     reliability, risk = figure.subplots(1, 2)
     colour = AGGREGATION.colour
     reliability.plot([0, 1], [0, 1], color="#888888", linewidth=0.8, zorder=2)
-    for found in report.bins:
-        reliability.plot([found.probability] * 2, [found.right.low, found.right.high],
+    for group in report.bins:
+        reliability.plot([group.probability] * 2, [group.right.low, group.right.high],
                          color=colour, linewidth=1.4, alpha=0.4, zorder=3)
-    reliability.plot([found.probability for found in report.bins],
-                     [found.right.value for found in report.bins], color=colour, marker="o",
+    reliability.plot([group.probability for group in report.bins],
+                     [group.right.value for group in report.bins], color=colour, marker="o",
                      linestyle="none", markersize=5, zorder=4)
     _shares(reliability, "Share of right choices, by probability", "probability")
     styles = [AGGREGATION, N_BY_S, *OTHERS]

@@ -45,7 +45,7 @@ def bias_warning(system: str, origin: Origin | None, *metrics: AnyMetric) -> str
     >>> bias_warning("mbr", ranking.signature, minrisk.Ter())
     """
     shared = [shared_metrics(origin, metric) for metric in metrics]
-    names = sorted({name for found in shared for name in found})
+    names = sorted({name for chosen in shared for name in chosen})
     return bias_message(system, names, has_other_judge=not all(shared)) if names else None
 
 

@@ -101,10 +101,10 @@ class Evaluate:
         return in_batches(items, 1, self._evaluate, "skip")
 
     def _evaluate(self, records: Sequence[Record]) -> list[Record]:
-        found = [(record, record.segment, golds_of(record.fields.get(self.gold)))
+        judged = [(record, record.segment, golds_of(record.fields.get(self.gold)))
                  for record in records]
         return [record.extended(EvaluatedRecord, results=self.study.evaluate(segment, golds))
-                for record, segment, golds in found if segment is not None]
+                for record, segment, golds in judged if segment is not None]
 
 
 def results_of(record: Record) -> TrialResults | None:

@@ -113,8 +113,10 @@ class TrialResults:
     coverage: Coverage | None = None  # for votes with a gold answer
 
     def as_json(self) -> dict[str, Any]:
-        found = asdict(self)
-        return found if self.coverage else {key: found[key] for key in found if key != "coverage"}
+        fields = asdict(self)
+        if self.coverage is None:
+            del fields["coverage"]
+        return fields
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any], labels: Sequence[str]) -> TrialResults:

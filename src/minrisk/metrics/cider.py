@@ -118,10 +118,10 @@ class Cider(Metric[WeightedRows]):
         """(H, R) score of every pair; against an aggregate, the mean over its members."""
         ours, theirs = self._in_one_vocabulary(hyps, refs)
         distinct, member = np.unique(refs.members, return_inverse=True)
-        found = self._pairs(_select(ours, hyps.members), _select(theirs, distinct))
+        pairs = self._pairs(_select(ours, hyps.members), _select(theirs, distinct))
         result = np.zeros((len(refs), len(hyps)))
         np.add.at(result, np.repeat(np.arange(len(refs)), np.diff(refs.offsets)),
-                  found.T[member] * refs.weights[:, None])
+                  pairs.T[member] * refs.weights[:, None])
         return np.ascontiguousarray(result.T)
 
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
@@ -183,13 +183,13 @@ class Cider(Metric[WeightedRows]):
         first, last = (np.searchsorted(refs.ngram[by_ngram], hyps.ngram, side)
                        for side in ("left", "right"))
         ours, sizes = hyps.idf[hyps.ngram] ** 2 * hyps.inverse_norm, last - first
-        found = np.zeros(len(hyps) * len(refs))
+        summed = np.zeros(len(hyps) * len(refs))
         for block in _blocks(sizes):
             place, times = _ranges(first[block], last[block]), sizes[block]
             clipped = np.minimum(np.repeat(hyps.count[block], times), count[place])
-            found += sums(np.repeat(hyps.text[block] * len(refs), times) + text[place],
-                          clipped * np.repeat(ours[block], times) * theirs[place], found.size)
-        matrix: Floats = found.reshape(len(hyps), len(refs)) * self._penalty(
+            summed += sums(np.repeat(hyps.text[block] * len(refs), times) + text[place],
+                          clipped * np.repeat(ours[block], times) * theirs[place], summed.size)
+        matrix: Floats = summed.reshape(len(hyps), len(refs)) * self._penalty(
             hyps.length, refs.length)
         return matrix * (_SCALE / self.n)
 
@@ -292,10 +292,10 @@ def _documents(path: str) -> Iterator[list[str]]:
 def _captions(line: str, where: str) -> list[str]:
     try:
         fields = json.loads(line)
-        found = fields.get("references") or fields["samples"]
+        captions = fields.get("references") or fields["samples"]
     except (ValueError, RecursionError, AttributeError, KeyError):
-        found = None
-    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        captions = None
+    if not isinstance(captions, list) or not all(isinstance(text, str) for text in captions):
         raise InputError(f"{where}: expected a document, a JSON object whose references (or "
                          "samples) are a list of strings")
-    return found
+    return captions

@@ -32,20 +32,20 @@ class GivenScores(Metric[Objects]):
     def of(cls, matrix: Any, segment: Segment) -> GivenScores:
         """The scores of this segment; for equal texts, the first row or column is used."""
         try:
-            found = np.asarray(matrix, np.float64)
+            scores = np.asarray(matrix, np.float64)
         except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"matrix must be an array of scores; {error}") from None
         sides = [segment.hypotheses], [segment.references]
         if segment.self_columns is not None:  # a column may stand for all copies of a sample
             sides[1].append(segment.hypotheses)
-        places = [_places(found.shape[axis] if found.ndim == 2 else 0, lists)
+        places = [_places(scores.shape[axis] if scores.ndim == 2 else 0, lists)
                   for axis, lists in enumerate(sides)]
         if places[0] is None or places[1] is None:
-            raise InputError(f"matrix has the shape {found.shape}; wanted "
+            raise InputError(f"matrix has the shape {scores.shape}; wanted "
                              f"({len(segment.hypotheses)}, {len(segment.references)}), a row for "
                              "each hypothesis and a column for each reference, or for each "
                              "distinct one")
-        return cls(found, places[0], places[1])
+        return cls(scores, places[0], places[1])
 
     def features(self, texts: Sequence[str]) -> Objects:
         return objects(texts)
@@ -53,12 +53,12 @@ class GivenScores(Metric[Objects]):
     def scores(self, hyps: Objects, refs: Objects, source: object = None) -> Floats:
         """(H, R)"""
         try:
-            found: Floats = self.matrix[np.ix_([self.rows[text] for text in hyps],
+            matrix: Floats = self.matrix[np.ix_([self.rows[text] for text in hyps],
                                                [self.columns[text] for text in refs])]
         except KeyError as error:
             raise InputError(f"matrix has no scores of {error}; choose a strategy that scores "
                              "hypotheses against references only, or give a metric") from None
-        return found
+        return matrix
 
 
 def _places(size: int, lists: Sequence[Sequence[str]]) -> dict[str, int] | None:

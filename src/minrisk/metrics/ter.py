@@ -149,8 +149,8 @@ def edits(hyp_words: Ints, hyp_offsets: Ints, ref_words: Ints, ref_offsets: Ints
 def _word_numbers(texts: Sequence[list[str]], numbers: dict[str, int]) -> tuple[Ints, Ints]:
     """The concatenated word ids of all texts, and the offset of each text."""
     sizes = [len(words) for words in texts]
-    found = numbered(chain.from_iterable(texts), numbers).astype(np.int64)
-    return found, np.cumsum([0, *sizes], dtype=np.int64)
+    ids = numbered(chain.from_iterable(texts), numbers).astype(np.int64)
+    return ids, np.cumsum([0, *sizes], dtype=np.int64)
 
 
 def _score(edits: Floats, lengths: Floats) -> Floats:

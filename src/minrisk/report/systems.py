@@ -76,8 +76,8 @@ class Systems:
             for name, column in self._complete(self.utilities, rows).items()}
         if not values or not rows:
             return {}
-        return {name: _summary(found)
-                for name, found in compare_means(values, RESAMPLES).items()}
+        return {name: _summary(value)
+                for name, value in compare_means(values, RESAMPLES).items()}
 
     def _judged(self, metric: AnyMetric) -> dict[str, dict[str, Any]]:
         """Scores by the same metric against human references, for segments that have any."""
@@ -103,8 +103,8 @@ class Systems:
 
     def _rows(self, columns: Iterable[SegmentColumn]) -> list[int]:
         """Indices of the segments that did not fail: they have an output."""
-        found = list(columns)
-        return [i for i in range(self.segments) if any(c[i] is not None for c in found)]
+        given = list(columns)
+        return [i for i in range(self.segments) if any(c[i] is not None for c in given)]
 
     @staticmethod
     def _complete(columns: dict[str, SegmentColumn],
@@ -113,10 +113,10 @@ class Systems:
                 if all(column[i] is not None for i in rows)}
 
 
-def _summary(found: Score) -> dict[str, Any]:
-    return {"value": number(found.value), "interval": number(found.interval or 0.0),
-            "p": None if found.p_value is None else number(found.p_value),
-            "ahead": None if found.ahead is None else [number(x) for x in found.ahead]}
+def _summary(result: Score) -> dict[str, Any]:
+    return {"value": number(result.value), "interval": number(result.interval or 0.0),
+            "p": None if result.p_value is None else number(result.p_value),
+            "ahead": None if result.ahead is None else [number(x) for x in result.ahead]}
 
 
 def read_validation(path: str) -> dict[str, Any]:

@@ -50,8 +50,8 @@ class View:
     seed: int = 0
 
     def human(self, record: Record) -> list[str]:
-        found = record.fields.get(self.field)
-        own = [found] if isinstance(found, str) else found if isinstance(found, list) else []
+        given = record.fields.get(self.field)
+        own = [given] if isinstance(given, str) else given if isinstance(given, list) else []
         lines = [_line(lines, record.index, "the references") for lines in self.references]
         return [text for text in [*own, *lines] if isinstance(text, str)]
 
@@ -136,16 +136,16 @@ class _SegmentView:
     def details(self) -> dict[str, Any]:
         shown = self._shown()
         compared = self._compared(shown)
-        found = self._clusters
+        grouped = self._clusters
         details: dict[str, Any] = {
             "texts": [self._texts[i] for i in shown],
             "ranks": shown,
             "counts": [self._counts[i] for i in shown],
-            "utilities": numbers(self._ranking.utility[found.rows[shown]]),
-            "labels": found.labels[shown].tolist(),
+            "utilities": numbers(self._ranking.utility[grouped.rows[shown]]),
+            "labels": grouped.labels[shown].tolist(),
             "clusters": self._masses(),
             "compared": compared,
-            "matrix": self._matrix(found.rows[[shown[n] for n in compared]]) if compared else [],
+            "matrix": self._matrix(grouped.rows[[shown[n] for n in compared]]) if compared else [],
         }
         if self._logprobs is not None:
             details["logprobs"] = [number(self._logprobs[i]) for i in shown]

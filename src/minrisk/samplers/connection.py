@@ -62,17 +62,17 @@ class Connection:
     async def _parts(self, request: UpstreamRequest, n: int) -> list[CompletionResponse]:
         if self._early_stop is None:
             return await self._completions.sample(request, range(n))
-        vote, found = Vote(self._early_stop.error), []
+        vote, received = Vote(self._early_stop.error), []
         end = 0
         while end < n:
             start, end = end, min(end + self._early_stop.wave(end), n)
             parts = await self._completions.sample(request, range(start, end))
-            found += parts
+            received += parts
             for choice in (choice for part in parts for choice in part.choices):
                 vote.add(self._early_stop.answer(choice))
             if vote.is_decided(n - end):
                 break
-        return found
+        return received
 
     def _usable(self, choices: Sequence[Choice], limit: str) -> Iterator[Sample]:
         """The choices with text as samples; an InputError if there are none."""

@@ -86,12 +86,12 @@ class CTranslate2(Sampler):
         indices = range(len(prompts)) if indices is None else indices
         rngs = [np.random.default_rng([seed, index]) for index in indices]
         jobs = list(zip(map(self._tokens, prompts), rngs, strict=True))
-        found: list[list[Sample]] = []
+        sampled: list[list[Sample]] = []
         for start in range(0, len(jobs), _WORKERS):
             for samples in self._sample_jobs(jobs[start:start + _WORKERS], n):
-                found.append(samples)
-                report_progress("sources sampled", len(found), len(prompts))
-        return found
+                sampled.append(samples)
+                report_progress("sources sampled", len(sampled), len(prompts))
+        return sampled
 
     def _tokens(self, text: str) -> list[str]:
         if not text.strip():

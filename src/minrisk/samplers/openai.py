@@ -154,16 +154,16 @@ class Endpoint(ClientOptions, Sampler):
         indices = range(len(prompts)) if indices is None else indices
         requests = [_IndexedRequest(prompt, index, number) for number, (prompt, index)
                     in enumerate(zip(prompts, indices, strict=True))]
-        found: dict[int, SamplingResult] = {}
+        finished: dict[int, SamplingResult] = {}
         failed: MinriskError | None = None
         try:
             with closing(self._stream(requests, n, seed, len(requests))) as results:
-                found.update((request.number, result) for request, result in results)
+                finished.update((request.number, result) for request, result in results)
         except UnusableError as error:
-            if not any(isinstance(result, list) for result in found.values()):
+            if not any(isinstance(result, list) for result in finished.values()):
                 raise
             failed = error
-        listed = [found.get(number, failed) for number in range(len(requests))]
+        listed = [finished.get(number, failed) for number in range(len(requests))]
         samples = [result for result in listed if isinstance(result, list)]
         if len(samples) < len(requests):
             raise PartialError([result for result in listed if result is not None])
@@ -251,13 +251,13 @@ class Endpoint(ClientOptions, Sampler):
         if self.stop is None or not self.stop.startswith("["):
             return None if self.stop is None else [self.stop]
         try:
-            found = json.loads(self.stop)
+            texts = json.loads(self.stop)
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+            texts = None
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise InputError(f"stop {self.stop!r:.60}; wanted a text, or a JSON list of texts, "
                              r'such as ["\n\n", "Q:"]')
-        return found
+        return texts
 
     @lazy
     def _answer(self) -> re.Pattern[str] | None:

@@ -113,8 +113,8 @@ class Confident(MeasuringStrategy):
         # the symmetric root is unique; eigenvectors are not, and differ between CPUs
         root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
         drawn = mean[:, None] + root @ _normal(self.seed, self.resamples)[:mean.size]
-        found = Confidence(margin, _share_of_wins(drawn, _same_as_first(scores)))
-        return found, _agreement(contenders, scores, columns, mass)
+        confidence = Confidence(margin, _share_of_wins(drawn, _same_as_first(scores)))
+        return confidence, _agreement(contenders, scores, columns, mass)
 
     def _of_vote(self, margin: float, answers: Pool[Any], source: ScoreSource) -> Confidence:
         columns, mass = answers.distinct_references()

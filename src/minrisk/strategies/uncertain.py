@@ -94,16 +94,16 @@ class Uncertain(MeasuringStrategy):
     seed: int = option(0, ge=0, help="seed of the references for the mean utility")
 
     def measured(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:
-        found = clusters(ranking, pool, self.threshold, compares_texts(self.strategy))
-        measured = uncertainty(ranking, pool, found, self.seed)
+        groups = clusters(ranking, pool, self.threshold, compares_texts(self.strategy))
+        measured = uncertainty(ranking, pool, groups, self.seed)
         return replace(ranking, uncertainty=measured, pairs=ranking.pairs + pool.tally.pairs)
 
 
-def uncertainty(ranking: Ranking, pool: Pool[Any], found: Clusters, seed: int = 0) -> Uncertainty:
+def uncertainty(ranking: Ranking, pool: Pool[Any], groups: Clusters, seed: int = 0) -> Uncertainty:
     """The uncertainty of a segment with these clusters."""
-    utility = float(found.weights @ _utilities(ranking, pool, seed)[found.rows])
-    return Uncertainty(found.entropy, float(found.mass.max(initial=0)), utility, found.mass.size,
-                       float(found.alone.sum()))
+    utility = float(groups.weights @ _utilities(ranking, pool, seed)[groups.rows])
+    return Uncertainty(groups.entropy, float(groups.mass.max(initial=0)), utility, groups.mass.size,
+                       float(groups.alone.sum()))
 
 
 def clusters(ranking: Ranking, pool: Pool[Any], threshold: float = THRESHOLD,

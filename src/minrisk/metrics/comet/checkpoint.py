@@ -227,17 +227,17 @@ def _hparams(folder: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+        parameters = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         raise InputError(f"{file}: found invalid YAML: {' '.join(str(error).split())}") from None
-    return _parameters(found, file)
+    return _parameters(parameters, file)
 
 
-def _parameters(found: Any, where: Path) -> dict[str, Any]:
-    if not isinstance(found, dict):
-        raise InputError(f"{where}: found {type(found).__name__}, wanted a mapping of "
+def _parameters(parameters: Any, where: Path) -> dict[str, Any]:
+    if not isinstance(parameters, dict):
+        raise InputError(f"{where}: found {type(parameters).__name__}, wanted a mapping of "
                          "hyperparameters")
-    return dict(found)
+    return dict(parameters)
 
 
 def _load_safe(folder: Path) -> Checkpoint:

@@ -96,15 +96,15 @@ class NumpyScorer:
         # mt*ref and |mt-ref| are symmetric: with equal texts, one block serves both directions
         symmetric = np.array_equal(mt, ref)
         progress = PairProgress(len(mt) * len(ref), on_cpu=True)
-        found = np.empty((len(mt), len(ref)))
+        matrix = np.empty((len(mt), len(ref)))
         for rows, columns in blocks(len(mt), len(ref), _PAIRS_PER_BLOCK, upper=symmetric):
             shared = self._pair_part(mt[rows], ref[columns])
-            found[rows, columns] = self._finish(shared + own[rows, None] + theirs[columns])
+            matrix[rows, columns] = self._finish(shared + own[rows, None] + theirs[columns])
             if symmetric:
                 back = self._finish(shared + theirs[rows, None] + own[columns])
-                found[columns, rows] = back.T
+                matrix[columns, rows] = back.T
             progress.advance(_cells(rows, columns, symmetric))
-        return found
+        return matrix
 
     def _expected_pair_part(self, mt: Array, moments: Floats) -> Array:
         """(H, H1) the mean of the first layer's parts for references and pairs."""
@@ -200,8 +200,8 @@ def layers(weights: Mapping[str, Array]) -> list[Layer]:
 def _text_embeddings(features: WeightedRows) -> Array:
     """(N, D) the embedding of each row, which must be a text."""
     features.check_texts()
-    found: Array = features.base[features.members]
-    return found
+    embeddings: Array = features.base[features.members]
+    return embeddings
 
 
 def _members(features: WeightedRows, row: int) -> tuple[Array, Floats]:

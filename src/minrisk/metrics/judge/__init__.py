@@ -264,11 +264,11 @@ class Judge(ClientOptions, Metric[Objects]):
             return
         work = stream(self._connect, asked.items(), 2 * self.concurrency, waiting)
         with closing(work) as results:
-            for (key, own), found in results:
-                if isinstance(found, MinriskError):
-                    raise found
-                self._charge(own.account, found)
-                yield key, own.value(found.choices[0])
+            for (key, own), response in results:
+                if isinstance(response, MinriskError):
+                    raise response
+                self._charge(own.account, response)
+                yield key, own.value(response.choices[0])
 
     @asynccontextmanager
     async def _connect(self, call: Callable[[Callback], None]) -> AsyncIterator[

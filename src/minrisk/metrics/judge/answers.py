@@ -137,10 +137,10 @@ def _alternatives(token: Mapping[str, Any]) -> dict[str, float]:
             and _is_logprob(entry.get("logprob"))}
 
 
-def _is_logprob(found: Any) -> bool:
+def _is_logprob(value: Any) -> bool:
     """Whether a value is a valid log-probability; servers write -9999 for unknown ones."""
-    return (isinstance(found, int | float) and not isinstance(found, bool)
-            and _MIN_LOGPROB <= found <= _MAX_LOGPROB)
+    return (isinstance(value, int | float) and not isinstance(value, bool)
+            and _MIN_LOGPROB <= value <= _MAX_LOGPROB)
 
 
 _TABLE = "CREATE TABLE IF NOT EXISTS answers (question BLOB PRIMARY KEY, value REAL) WITHOUT ROWID"

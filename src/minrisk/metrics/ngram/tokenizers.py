@@ -82,9 +82,9 @@ def sacrebleu_tokenizer(name: str) -> Any:
     """A tokenizer of sacreBLEU, which caches its results."""
     module, _, attribute = _FROM_SACREBLEU[name].partition(".")
     with needs_extra(f"the {name!r} tokenizer", "bleu"):
-        found = import_module(f"sacrebleu.tokenizers.tokenizer_{module}")
+        tokenizers = import_module(f"sacrebleu.tokenizers.tokenizer_{module}")
     try:
-        return getattr(found, attribute)()
+        return getattr(tokenizers, attribute)()
     except (ImportError, RuntimeError):
         raise MissingExtra(f"the {name!r} tokenizer needs another package besides sacrebleu: "
                            f"pip install '{_REQUIREMENTS[name]}'") from None

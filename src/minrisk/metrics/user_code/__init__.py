@@ -102,10 +102,10 @@ class Function(PairwiseMetric):
 
     def _scores(self, arguments: Sequence[tuple[str, ...]]) -> Floats:
         try:
-            found = [self.function(*pair) for pair in arguments]
+            values = [self.function(*pair) for pair in arguments]
         except InputError:
             raise
         except Exception as error:  # user code may raise anything
             raise InputError(f"metric {self.name!r} failed: {type(error).__name__}: "
                              f"{error}") from error
-        return as_scores(found, len(arguments), self.name, error=False)
+        return as_scores(values, len(arguments), self.name, error=False)

@@ -57,15 +57,15 @@ class Python(PairwiseMetric):
     def class_of(cls, name: str) -> type | None:
         """The metric class of this name, whose fields are options; None for a function."""
         try:
-            found = _imported(name)
+            named = _imported(name)
         except InputError:  # reported when the metric is used
             return None
-        if not isinstance(found, type) or not hasattr(found, "scores"):
+        if not isinstance(named, type) or not hasattr(named, "scores"):
             return None
-        if not is_dataclass(found):
+        if not is_dataclass(named):
             raise InputError(f"python: the class {name!r} must be a dataclass, whose fields are "
                              "the options of the metric")
-        return found
+        return named
 
     def prepare(self) -> None:
         self._callable  # noqa: B018 - which imports it
@@ -88,14 +88,14 @@ class Python(PairwiseMetric):
 
     @lazy
     def _callable(self) -> Callable[..., Any]:
-        found = _imported(self.function)
-        if isinstance(found, type):
+        named = _imported(self.function)
+        if isinstance(named, type):
             with foreign_code(f"the class {self.function} failed"):
-                found = found()
-        if not callable(found):
+                named = named()
+        if not callable(named):
             raise InputError(f"python: the class {self.function!r} has neither `features` and "
                              "`scores`, as metrics have, nor `__call__`, as functions have")
-        function: Callable[..., Any] = found
+        function: Callable[..., Any] = named
         return function
 
 

@@ -129,8 +129,8 @@ class ExactMatch(Metric[WeightedRows]):
 
     def answer(self, text: str) -> str | None:
         """The answer of a text, or None."""
-        found = self._find(text)
-        return None if found is None else self._normalised(found)
+        match = self._find(text)
+        return None if match is None else self._normalised(match)
 
     def _answers_in_roles(self, text: str) -> _Answer:
         answer = self.answer(text)

@@ -44,10 +44,10 @@ def find_answer(text: str) -> str | None:
     ('2x', '5', 'no idea')
     """
     marked = _boxed(text) or _announced(text)
-    found = _formula_in(_last_sentence(text) if marked is None else marked)
+    formula = _formula_in(_last_sentence(text) if marked is None else marked)
     in_words = "" if marked is None else _normalised(_WORDS.sub(r" \1 ", marked)).strip(_CLOSING)
     whole = _normalised(text)
-    return found or in_words or (whole if len(whole) <= _MAX_PHRASE else "") or None
+    return formula or in_words or (whole if len(whole) <= _MAX_PHRASE else "") or None
 
 
 def is_formula(text: str) -> bool:

@@ -77,22 +77,22 @@ class Cached(WrapperMetric):
     def answers(self, features: Objects) -> list[str | None] | None:
         if not self.is_vote:
             return None
-        found = self.metric.features(list(features))
+        ours = self.metric.features(list(features))
         are_given = len(features) and isinstance(features[0], _Given)
-        return self.metric.answers(self.metric.as_given(found) if are_given else found)
+        return self.metric.answers(self.metric.as_given(ours) if are_given else ours)
 
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
         """(H, R) scores from the cache; missing ones are computed and added."""
         source = source if self.needs_source else None
         table = _table(self.path)
         keys = _Keys.of(self._identity, hyps, refs, source)
-        found = table.find(keys)  # (H, R), NaN if not cached
-        rows, columns = (np.flatnonzero(np.isnan(found).any(axis=axis)) for axis in (1, 0))
+        matrix = table.find(keys)  # (H, R), NaN if not cached
+        rows, columns = (np.flatnonzero(np.isnan(matrix).any(axis=axis)) for axis in (1, 0))
         if rows.size:
             new = self._compute(hyps[rows], refs[columns], source)
-            found[np.ix_(rows, columns)] = new
+            matrix[np.ix_(rows, columns)] = new
             table.add(keys[rows, columns], new)
-        return found
+        return matrix
 
     @lazy
     def _identity(self) -> str:

@@ -171,8 +171,8 @@ class Combined(DerivedMetric[_CombinedFeatures]):
                  source: _CombinedFeatures | None = None) -> Floats:
         total = np.zeros(len(hyps))
         parts = _CombinedFeatures(tuple(statistics))  # the statistics of each metric
-        for metric, weight, ours, found, src, _ in self._parts(hyps, parts, source):
-            total += weight * self._relative(metric.finalize, None, ours, found, src)
+        for metric, weight, ours, part, src, _ in self._parts(hyps, parts, source):
+            total += weight * self._relative(metric.finalize, None, ours, part, src)
         return total
 
     def _relative(self, judge: Callable[..., Floats], pool: Any, hyps: Any, *given: Any) -> Floats:

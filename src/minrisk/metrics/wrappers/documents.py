@@ -125,12 +125,12 @@ class Documents(WrapperMetric):
                 else:
                     long.setdefault((own.size, other.size), []).append((i, j))
         for pairs in long.values():
-            found = np.stack([matrix[np.ix_(rows[i], columns[j])] for i, j in pairs])
+            blocks = np.stack([matrix[np.ix_(rows[i], columns[j])] for i, j in pairs])
             weights = (np.array([self._weights(side[pair[place]]) for pair in pairs], np.float64)
                        for place, side in enumerate((hyps.lengths, refs.lengths)))
             left, right = (own / own.sum(axis=1, keepdims=True) for own in weights)
             places = np.array(pairs)
-            result[places[:, 0], places[:, 1]] = sinkhorn_transport(found, left, right,
+            result[places[:, 0], places[:, 1]] = sinkhorn_transport(blocks, left, right,
                                                                     self.regularization)
         return result
 

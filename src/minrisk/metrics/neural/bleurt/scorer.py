@@ -93,17 +93,17 @@ def _model(folder: Path) -> Any:
 def _read_config(folder: Path) -> dict[str, Any]:
     path = model_file(str(folder), "config.json")
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: found invalid JSON: {error}") from None
-    if not isinstance(found, dict) or found.get("model_type") != "bleurt":
+    if not isinstance(config, dict) or config.get("model_type") != "bleurt":
         raise InputError(f"{path}: found no BLEURT; wanted the model_type 'bleurt', as that of "
                          "lucadiliello/BLEURT-20-D12")
-    if found.get("embedding_size") is None:
+    if config.get("embedding_size") is None:
         raise InputError(f"{path}: found one of the first BLEURT models, which are BERTs for "
                          "English; wanted BLEURT-20 or what was distilled from it, such as "
                          "lucadiliello/BLEURT-20-D3")
-    return found
+    return config
 
 
 def _weights(folder: Path) -> Mapping[str, Tensor]:

@@ -43,7 +43,7 @@ class RewardServer:
             documents = [valid_unicode(hyps[row]) for row in block]
             body = {"model": self._options.model, "query": valid_unicode(source),
                     "documents": documents}
-            return await client.post(_PATH, body, lambda found: check_scores(found, len(block)))
+            return await client.post(_PATH, body, lambda own: check_scores(own, len(block)))
 
         @asynccontextmanager
         async def connect(
@@ -58,28 +58,28 @@ class RewardServer:
             report_progress("requests answered", done, len(blocks))
 
         with closing(stream(connect, blocks, len(blocks), report)) as results:
-            for block, found in results:
+            for block, response in results:
                 done += 1
                 report()
-                if isinstance(found, MinriskError):
-                    raise found
-                for index, value in read_scores(found.body):
+                if isinstance(response, MinriskError):
+                    raise response
+                for index, value in read_scores(response.body):
                     result[block[index]] = value
         return result
 
 
-def check_scores(found: Any, count: int) -> InvalidResponse | None:
+def check_scores(body: Any, count: int) -> InvalidResponse | None:
     """The problem of a response without a finite score for each document; None if it is valid."""
-    scores = read_scores(found)
+    scores = read_scores(body)
     if sorted(index for index, _ in scores) == list(range(count)):
         return None
     return InvalidResponse(f"wanted a relevance_score for each of {count} documents",
                          is_temporary=False)
 
 
-def read_scores(found: Any) -> list[tuple[int, float]]:
+def read_scores(body: Any) -> list[tuple[int, float]]:
     """Indices and scores of documents, in the format of Jina and Cohere or that of TEI."""
-    results = found.get("results") if isinstance(found, dict) else found
+    results = body.get("results") if isinstance(body, dict) else body
     entries = [entry for entry in (results if isinstance(results, list) else ())
                if isinstance(entry, dict)]
     named = ((entry.get("index"), entry.get("relevance_score", entry.get("score")))
