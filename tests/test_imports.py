@@ -66,6 +66,7 @@ MAY_IMPORT = {
     "run": CORE | {"run", "io"},
     "server": CORE | {"server", "openai", "io", "metrics", "strategies", "tasks"},
     "tasks": CORE | {"tasks", "report", "io", "run", "evaluation", "strategies", "version"},
+    "integrations": CORE | {"integrations", "io", "tasks"},
     "report": CORE | {"report", "io", "run", "evaluation", "strategies"},
     "cli": {"*"},
     "__init__": {"*"},

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from minrisk.version import __version__
-from project import ROOT
+from project import ROOT, load_module
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TEMPLATES = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.md"))
@@ -89,9 +89,9 @@ def requirements(*names: str) -> list[Requirement]:
 
 
 def declared() -> list[Requirement]:
-    """Those of minrisk, with all extras but those that name others of its own."""
+    """Those of minrisk, with the extras that `all` names."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = [line for extra in project["optional-dependencies"].values() for line in extra]
+    extras = load_module(ROOT / "tools" / "lock.py").in_all(project["optional-dependencies"])
     return core() + [found for found in map(Requirement, extras) if found.name != "minrisk"]
 
 

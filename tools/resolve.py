@@ -48,7 +48,7 @@ def beside(subject: str, name: str, newest: str) -> str:
 
 def resolved(packages: list[str]) -> Versions | None:
     """The newest versions of these and all that they need; None where they exclude each other."""
-    ours = [ROOT / "pyproject.toml", "--all-extras"] if OURS in packages else []
+    ours = [ROOT / "pyproject.toml", "--extra", "all"] if OURS in packages else []
     command = [Path(sys.executable).parent / "uv", "pip", "compile", "--quiet", "--no-header",
                "--no-annotate", "--python-version", PYTHON, *ours, "-"]
     done = subprocess.run(command, input="\n".join(p for p in packages if p != OURS),

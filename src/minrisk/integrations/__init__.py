@@ -1,0 +1,1 @@
+"""Evaluators and frameworks that keep the best of many samples by minrisk, one module for each."""
