@@ -112,7 +112,7 @@ def test_scores_that_were_kept_change_no_ranking(name, references):
 
 def test_scores_are_looked_up_only_of_texts_that_were_scored():
     matrix = ScoreMatrix()
-    matrix.fill(np.array([0, 2]), np.array([1, 3]), np.array([[1.0, 2.0], [3.0, 4.0]]))
+    matrix.fill(np.array([0, 2]), np.array([1, 3]), np.array([[1.0, 2.0], [3.0, 4.0]]), 4)
     assert matrix.at(np.array([2]), np.array([3, 1])).tolist() == [[4, 3]]
     assert matrix.at(np.array([1]), np.array([1])) is None
     assert matrix.at(np.array([0]), np.array([2])) is None

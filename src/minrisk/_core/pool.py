@@ -24,6 +24,7 @@ from minrisk._core.metric import F, Metric, PartialStatistics, Surrogate
 from minrisk._core.segment import TIE, Proposal, Ranking, Segment, shortened
 
 _MAX_SCORES_PER_BLOCK = 1 << 22  # scores in memory when a score matrix is processed in blocks
+_FEW_SCORES = 1 << 10  # of all pairs of a segment that are scored together
 _MAX_REPORTED_ANSWERS = 10  # answers in the `votes` of an output
 
 
@@ -38,18 +39,29 @@ class ScoreMatrix:
 
     def __init__(self) -> None:
         self._matrix: Floats | None = None  # (H, R), H and R counting distinct texts
-        self._hyps = self._refs = np.empty(0, np.intp)  # rows in `Pool.texts`
+        # (texts,) the place of each row of `Pool.texts` in the matrix, as hypothesis and reference
+        self._hyps = self._refs = np.empty(0, np.intp)
 
-    def fill(self, hyps: Ints, refs: Ints, matrix: Floats) -> None:
-        self._hyps, self._refs, self._matrix = hyps, refs, matrix
+    def fill(self, hyps: Ints, refs: Ints, matrix: Floats, texts: int) -> None:
+        """Cache the scores of these rows of `Pool.texts`, which has so many."""
+        self._hyps, self._refs = (_places(rows, texts) for rows in (hyps, refs))
+        self._matrix = matrix
 
     def at(self, hyps: Ints, refs: Ints) -> Floats | None:
         """The scores of these rows of `Pool.texts`; None if one of them is not cached."""
-        if self._matrix is None or not (np.isin(hyps, self._hyps).all()
-                                        and np.isin(refs, self._refs).all()):
+        if self._matrix is None:
             return None
-        return self._matrix[np.ix_(np.searchsorted(self._hyps, hyps),
-                                   np.searchsorted(self._refs, refs))]
+        rows, columns = self._hyps[hyps], self._refs[refs]
+        if rows.min(initial=0) < 0 or columns.min(initial=0) < 0:
+            return None
+        return self._matrix[rows[:, None], columns]
+
+
+def _places(rows: Ints, count: int) -> Ints:
+    """(count,) the place of each row among some; -1 if it is none of them."""
+    places = np.full(count, -1)
+    places[rows] = np.arange(rows.size)
+    return places
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,17 +227,31 @@ class Pool(Generic[F]):
         self._count(others.labels.size)
         matrix = self.matrix.at(self._hyps.labels, others.labels)
         if matrix is None:
-            refs = self.references(others.labels)
-            matrix = self._finite(self.metric.scores(self._hyp_texts, refs, self.source), refs,
-                                  lambda column: self._reference(others.labels[column]))
-        return matrix[np.ix_(self._hyps.inverse, others.inverse)]
+            matrix = self._distinct_scores(others.labels)
+        return matrix[self._hyps.inverse[:, None], others.inverse]
 
     def keep_scores(self) -> Floats:
         """(H, R) all scores, cached for later calls and for pools derived from this one."""
-        scores = self.scores()
-        self.matrix.fill(self._hyps.labels, self._refs.labels,
-                         scores[np.ix_(self._hyps.first, self._refs.first)])
-        return scores
+        self._fill_matrix()
+        return self.scores()
+
+    def _fill_matrix(self) -> None:
+        hyps, refs = self._hyps.labels, self._refs.labels
+        if self.matrix.at(hyps, refs) is None:
+            self.matrix.fill(hyps, refs, self._distinct_scores(refs), len(self.texts))
+
+    def _distinct_scores(self, rows: Ints) -> Floats:
+        """(D, rows) scores of the distinct hypotheses against these rows of `texts`."""
+        is_same = (self.segment.self_columns is not None
+                   and np.array_equal(self._hyps.labels, rows))
+        refs = self._hyp_texts if is_same else self.references(rows)
+        return self._finite(self.metric.scores(self._hyp_texts, refs, self.source), refs,
+                            lambda column: self._reference(rows[column]))
+
+    @property
+    def _is_small(self) -> bool:
+        return (self._hyps.labels.size * self._refs.labels.size <= _FEW_SCORES
+                and not (self.metric.loads_model or self.metric.compares_hypotheses))
 
     def summed_scores(self, refs: F, weights: Floats) -> Floats:
         """(H,) weighted sums of scores against other references; sums over parts add up."""
@@ -353,6 +379,8 @@ class Pool(Generic[F]):
         per_row = sums(self.ref_rows, mass, len(self.texts))
         used = np.flatnonzero(per_row)
         self._count(used.size)
+        if self._is_small:  # scores take no longer than their sums, and may be read again
+            self._fill_matrix()
         matrix = self.matrix.at(self._hyps.labels, used)
         if matrix is not None:
             result: Floats = (matrix @ per_row[used])[self._hyps.inverse]

@@ -12,7 +12,11 @@ def valid_unicode(text: str) -> str:
 
     JSON may contain lone surrogates, which UTF-8 cannot encode and no tokenizer accepts.
     """
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 SOURCE = "source"

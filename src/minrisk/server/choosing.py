@@ -1,15 +1,17 @@
 """Choosing among the samples of a request: what is compared, how votes count, how they are ranked.
 
-All of it runs in worker processes, except rankings by a metric with a model.
+All of it runs in worker processes, except rankings by a metric with a model, and choices among few
+short texts, which take no longer than to send them there.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import pickle
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -26,6 +28,8 @@ from minrisk._core.strategy import Strategy, loads_model, proposes
 from minrisk._core.vote import AnswerClasses, answer_of
 from minrisk.io.records import UNIFORM, Weighting, segment_among
 from minrisk.io.writers import FURTHER_SIGNALS, proposal_fields, uncertainty_fields
+from minrisk.metrics.ngram.chrf import ChrF
+from minrisk.metrics.votes.exact_match import ExactMatch
 from minrisk.metrics.votes.json_match import JsonMatch
 from minrisk.openai.responses import Choice
 from minrisk.strategies.groups import Standard
@@ -34,7 +38,10 @@ from minrisk.tasks.decode import MeasureOptions
 _END_OF_REASONING = "</think>"  # some servers leave reasoning in the content
 _FILTERED = "content_filter"
 _COMPARED_FIELDS = ("tool_calls", "function_call", "refusal")  # of a message, with its content
-_MAX_METHODS = 64  # ranking methods cached by a worker process
+_MAX_METHODS = 64  # ranking methods cached by a process
+# bounds of work that is done in the event loop, in a few milliseconds at most
+_FEW = 64  # samples
+_SHORT = 1 << 17  # characters times orders of n-grams
 
 
 # what is compared
@@ -65,6 +72,12 @@ _TOOL_METRIC = _ToolMatch(by="field")
 def comparable(choices: Sequence[Choice]) -> list[Choice]:
     """The choices without the fields that are not compared, to send less to another process."""
     return [replace(choice, raw=_compared_fields(choice.raw)) for choice in choices]
+
+
+def _has_other_fields(choice: Choice) -> bool:
+    """Whether more than its text may be compared."""
+    message = choice.raw.get("message")
+    return isinstance(message, dict) and any(message.get(name) for name in _COMPARED_FIELDS)
 
 
 def _compared_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,6 +225,46 @@ class RankingMethod:
             self._signatures[weighting] = signature(self.strategy, weights=weighting)
         return self._signatures[weighting]
 
+    @lazy
+    def without_model(self) -> RankingMethod:
+        """The method for a worker process, which does not rank with models."""
+        is_light = self.strategy is None or not loads_model(self.strategy)
+        return self if is_light else replace(self, strategy=None)
+
+    def is_quick(self, choices: Sequence[Choice], question: Question) -> bool:
+        """Whether choosing among these takes a few milliseconds, whatever they contain.
+
+        That is so for few and short texts without tool calls, by metrics that take linear time.
+        Patterns of operators may take exponential time.
+        """
+        size = sum(len(choice.text or "") for choice in choices)
+        return (len(choices) <= _FEW and self._time_per_character * size <= _SHORT
+                and not question.as_json and not any(map(_has_other_fields, choices)))
+
+    @lazy
+    def _time_per_character(self) -> float:
+        """Number of n-grams, or infinity for methods that do not take linear time."""
+        metric = None if self.strategy is None else self.strategy.metric
+        if type(self.strategy) is not Standard:
+            return math.inf
+        if type(metric) is ChrF:
+            return metric.order + metric.word_order
+        return 1 if type(metric) is ExactMatch and not metric.pattern else math.inf
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _method, (self._content,)
+
+    @lazy
+    def _content(self) -> bytes:
+        return pickle.dumps([getattr(self, f.name) for f in fields(self)],
+                            pickle.HIGHEST_PROTOCOL)
+
+
+@lru_cache(_MAX_METHODS)
+def _method(content: bytes) -> RankingMethod:
+    """A method; cached, because most requests use the same one."""
+    return RankingMethod(*pickle.loads(content))
+
 
 @dataclass(frozen=True)
 class Question:
@@ -297,14 +350,7 @@ def _disagreement(ranking: Ranking) -> str:
             f"{ranking.uncertainty.largest:.0%} of them.")
 
 
-@lru_cache(_MAX_METHODS)
-def _unpickled(content: bytes) -> RankingMethod:
-    """A method; cached, because most requests use the same one."""
-    method: RankingMethod = pickle.loads(content)
-    return method
-
-
-def choose(candidates: Sequence[Candidate], choices: Sequence[Choice], pickled: bytes,
+def choose(candidates: Sequence[Candidate], choices: Sequence[Choice], method: RankingMethod,
            question: Question) -> Chosen | Comparison | None:
     """Choose among candidates that were read before and further choices; None if none can win.
 
@@ -312,7 +358,6 @@ def choose(candidates: Sequence[Candidate], choices: Sequence[Choice], pickled: 
     the comparison, to be ranked elsewhere.
     """
     candidates = [*candidates, *read_candidates(choices, question.as_json)]
-    method = _unpickled(pickled)
     compared = _majority(candidates, method.prefer_finished)
     if not compared:
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pickle
 import sys
 import threading
 import time
@@ -12,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
 from typing import Any, Generic, TypeVar
@@ -81,11 +80,11 @@ class RankingExecutor:
     async def choose(self, candidates: Sequence[Candidate], choices: Sequence[Choice],
                      method: RankingMethod, question: Question) -> Chosen | None:
         """Choose among candidates and the choices that follow them; None if none can win."""
-        assert method.strategy is not None
-        sent = replace(method, strategy=None) if loads_model(method.strategy) else method
-        result: Chosen | Comparison | None = await self.run(
-            choosing.choose, candidates, choosing.comparable(choices),
-            pickle.dumps(sent, pickle.HIGHEST_PROTOCOL), question)
+        if not candidates and method.is_quick(choices, question):
+            result = choosing.choose((), choices, method, question)
+        else:
+            result = await self.run(choosing.choose, candidates, choosing.comparable(choices),
+                                    method.without_model, question)
         if not isinstance(result, Comparison):
             return result
         ranking = await self._rank_with_model(method.measured, result.segment)

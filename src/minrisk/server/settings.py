@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 from minrisk._core.adapters import as_metric
 from minrisk._core.calibration import Calibration
 from minrisk._core.decoding import make_strategy
 from minrisk._core.errors import InputError, MinriskError, Wording
+from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric
 from minrisk._core.strategy import Strategy, prepare
 from minrisk.io.records import UNIFORM, Weighting
@@ -21,6 +23,7 @@ from minrisk.strategies.calibrated import fits
 from minrisk.tasks.decode import MeasureOptions
 
 AbstainAs = Literal["refusal", "error", "text"]
+_MAX_METHODS = 64  # that are cached; clients may send a seed
 _MAX_NAME = 256  # characters of a model's name, which is logged and cached
 
 
@@ -149,6 +152,18 @@ class Settings:
 
     def method(self, strategy: Strategy) -> RankingMethod:
         """How samples are ranked with a strategy."""
+        try:
+            return self._methods(strategy)
+        except TypeError:  # it cannot be hashed
+            return self._method(strategy)
+
+    @lazy
+    def _methods(self) -> Callable[[Strategy], RankingMethod]:
+        cached: Any = lru_cache(_MAX_METHODS)(self._method)
+        found: Callable[[Strategy], RankingMethod] = cached
+        return found
+
+    def _method(self, strategy: Strategy) -> RankingMethod:
         calibration = self.calibration
         if calibration is not None and not fits(calibration, strategy):
             calibration = None

@@ -112,7 +112,8 @@ class Confident(MeasuringStrategy):
         values, vectors = np.linalg.eigh((deviations * mass) @ deviations.T * scale)
         # the symmetric root is unique; eigenvectors are not, and differ between CPUs
         root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
-        drawn = mean[:, None] + root @ _normal(self.seed, self.resamples)[:mean.size]
+        drawn = root @ _normal(self.seed, self.resamples)[:mean.size]
+        drawn += mean[:, None]
         confidence = Confidence(margin, _share_of_wins(drawn, _same_as_first(scores)))
         return confidence, _agreement(contenders, scores, columns, mass)
 
@@ -165,7 +166,7 @@ def _agreement(contenders: Pool[Any], scores: Floats, columns: Ints, mass: Float
     if not own.size:
         return np.nan
     agreement = contenders.metric.agreement(scores, np.full(columns.size, scores[0, own[0]]))
-    return float(np.clip(agreement[0], 0, 1) @ mass)
+    return float(mass @ np.minimum(np.maximum(agreement[0], 0), 1))
 
 
 def _disagreement(pool: Pool[Any]) -> float | None:
@@ -302,13 +303,17 @@ def _same_as_first(scores: Floats) -> Ints:
 
 def _share_of_wins(drawn: Floats, same: Ints) -> float:
     """The share of draws in which the first row, or an equal one, is the largest; ties are split.
+
+    Overwrites the draws of these rows.
     """
-    ours, rivals = drawn[same].max(axis=0), np.delete(drawn, same, axis=0)
-    ahead = ours - rivals.max(axis=0, initial=-np.inf)
+    ours = drawn[same].max(axis=0)
+    drawn[same] = -np.inf
+    ahead = ours - drawn.max(axis=0)
     tie = TIE * float(np.abs(ours).max())
     is_tie = np.abs(ahead) <= tie
-    tied = np.count_nonzero(rivals[:, is_tie] >= ours[is_tie] - tie, axis=0)
-    return float(np.mean(ahead > tie) + (1 / (1 + tied)).sum() / ahead.size)
+    tied = np.count_nonzero(drawn[:, is_tie] >= ours[is_tie] - tie, axis=0)
+    wins = int(np.count_nonzero(ahead > tie)) + float((1 / (1 + tied)).sum())
+    return float(wins / ahead.size)
 
 
 @lru_cache(maxsize=4)
