@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import shutil
 from collections.abc import Callable
@@ -18,7 +17,9 @@ from comet_models import CHECKPOINTS, DATA
 from commands import run, write
 from project import TESTS
 
+CKPT, ENCODER = "checkpoints/model.ckpt", "encoder/config.json"
 FIRST, GAMMA = "estimator.ff.0.weight", "layerwise_attention.gamma"
+METRICS = TESTS / "metrics"
 DEEP = 100_000  # brackets in each other, beyond what Python's parsers can follow
 
 Damage = Callable[[Path], None]
@@ -27,7 +28,7 @@ Damage = Callable[[Path], None]
 def checkpoint(change: Callable[[dict], object]) -> Damage:
     """Changes what torch saved."""
     def damage(folder: Path) -> None:
-        path = folder / "checkpoints" / "model.ckpt"
+        path = folder / CKPT
         content = torch.load(path, weights_only=True)
         change(content)
         torch.save(content, path)
@@ -43,20 +44,35 @@ def parameters(**given: object) -> Damage:
     return checkpoint(lambda content: content["hyper_parameters"].update(given))
 
 
-def encoder(**given: object) -> Damage:
-    return lambda folder: hostile.change(folder / "encoder" / "config.json", **given)
+def replaced(name: str, content: bytes) -> Damage:
+    """Another content of a file."""
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def cut(name: str) -> Damage:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:1000])
+
+
+def gone(name: str) -> Damage:
+    return lambda folder: (folder / name).unlink()
+
+
+def config(name: str = "config.json", **given: object) -> Damage:
+    return lambda folder: hostile.change(folder / name, **given)
+
+
+def calls(name: str) -> Damage:
+    """A pickle of torch that calls a function."""
+    return lambda folder: torch.save(
+        {"state_dict": {}, "x": hostile.Calls(Path("PWNED"))}, folder / name)
 
 
 def hparams(content: bytes) -> Damage:
-    def damage(folder: Path) -> None:
-        (folder / "hparams.yaml").write_bytes(content)
-
-    return damage
+    return replaced("hparams.yaml", content)
 
 
 def bare_pickle(folder: Path) -> None:
-    content = pickle.dumps(hostile.Calls(Path("PWNED")))
-    (folder / "checkpoints" / "model.ckpt").write_bytes(content)
+    replaced(CKPT, pickle.dumps(hostile.Calls(Path("PWNED"))))(folder)
 
 
 DAMAGES: dict[str, tuple[Damage, str]] = {
@@ -86,20 +102,20 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "a layer of another type": (parameters(layer=[1]), "found layer [1]"),
     "an encoder that is a path": (parameters(encoder_model="../../etc"), "is not known"),
     "another encoder": (parameters(encoder_model="RemBERT"), "configuration of another encoder"),
-    "no heads": (encoder(num_attention_heads=0), "makes no model: ZeroDivisionError"),
-    "an unknown activation": (encoder(hidden_act="no such thing"), "makes no model: KeyError"),
-    "too many layers": (encoder(num_hidden_layers=10**7), "num_hidden_layers 10000000; wanted"),
-    "an absurd vocabulary": (encoder(vocab_size=10**12), "vocab_size 1000000000000; wanted"),
+    "no heads": (config(ENCODER, num_attention_heads=0), "makes no model: ZeroDivisionError"),
+    "an unknown activation": (config(ENCODER, hidden_act="no such thing"), "no model: KeyError"),
+    "too many layers": (config(ENCODER, num_hidden_layers=10**7), "num_hidden_layers 10000000"),
+    "an absurd vocabulary": (config(ENCODER, vocab_size=10**12), "vocab_size 1000000000000"),
     "deep YAML": (hparams(b"[" * DEEP), "hparams.yaml: found invalid YAML"),
     "YAML in another encoding": (hparams("class: é".encode("latin-1")), "found invalid YAML"),
     "YAML that is a list": (hparams(b"- a\n- b\n"), "found list, wanted a mapping"),
     "YAML that calls": (hparams(b"!!python/object/apply:os.system ['touch PWNED']"),
                         "found invalid YAML"),
-    "a pickle that calls": (
-        lambda folder: torch.save({"state_dict": {}, "x": hostile.Calls(Path("PWNED"))},
-                                  folder / "checkpoints" / "model.ckpt"),
-        ".system, which no weights need; nothing was executed"),
+    "a pickle that calls": (calls(CKPT), ".system, which no weights need; nothing was executed"),
     "a bare pickle": (bare_pickle, "its pickle is none that torch saved"),
+    "a file that was cut off": (cut(CKPT), CKPT),
+    "an empty file": (replaced(CKPT, b""), CKPT),
+    "no weights": (lambda folder: torch.save({"hyper_parameters": {}}, folder / CKPT), CKPT),
 }
 
 
@@ -111,14 +127,14 @@ def model(tmp_path, monkeypatch) -> Path:
     return Path("model")
 
 
-def refused(metric: str, model: Path, wanted: str, *options: object) -> None:
+def refused(metric: str, model: str | Path, wanted: str, *options: object) -> None:
     samples = write(Path("samples.jsonl"), {"source": "a", "samples": ["a cat", "the"]})
     found = run("decode", samples, "--metric", metric, "--metric.model", model, "--metric.device",
                 "cpu", *options, "-q")
     assert (found.code, found.out) == (2, "")
     [line] = found.err.splitlines()
     assert wanted in line, line
-    assert str(model) in line
+    assert str(model).partition("/")[0] in line
     assert not Path("PWNED").exists()
 
 
@@ -152,46 +168,56 @@ def test_a_damaged_tagger_is_refused_in_one_line(tmp_path, monkeypatch):
     refused("xcomet", Path("model"), "does not fit: size mismatch")
 
 
-@pytest.mark.parametrize(("fields", "wanted"), [
-    ({"num_attention_heads": 0}, "makes no model: ZeroDivisionError"),
-    ({"hidden_act": "no such thing"}, "makes no model: KeyError"),
-    ({"hidden_size": 10**7}, "does not fit: size mismatch"),
-    ({"num_hidden_layers": 10**7}, "num_hidden_layers 10000000; wanted"),
-    ({"hidden_size": "large"}, "makes no model"),
-])
-def test_a_damaged_bleurt_model_is_refused_in_one_line(fields, wanted, tmp_path, monkeypatch):
+# a metric with its options, and its model, of which a copy is damaged
+MODELS: dict[str, tuple[tuple[object, ...], str]] = {
+    "bleurt": (("bleurt", "model"), "bleurt/model"),
+    "bert": (("bertscore", "model", "--metric.layer", 1), "bertscore/bert"),
+    "lite": (("xcomet", "model/model", "--metric.encoder", "model/encoder"), "xcomet_lite"),
+}
+WEIGHTS, LITE, PIECES = "pytorch_model.bin", "model/model.safetensors", "encoder/spm.model"
+OTHERS: dict[tuple[str, str], tuple[Damage, str]] = {
+    ("bleurt", "no heads"): (config(num_attention_heads=0), "makes no model: ZeroDivisionError"),
+    ("bleurt", "an unknown activation"): (config(hidden_act="no such thing"),
+                                          "no model: KeyError"),
+    ("bleurt", "an absurd size"): (config(hidden_size=10**7), "does not fit: size mismatch"),
+    ("bleurt", "too many layers"): (config(num_hidden_layers=10**7), "num_hidden_layers 10000000"),
+    ("bleurt", "a size that is none"): (config(hidden_size="large"), "makes no model"),
+    ("bleurt", "another model"): (config(model_type="bert"), "found no BLEURT"),
+    ("bleurt", "a first BLEURT"): (config(embedding_size=None), "BLEURT-20"),
+    ("bleurt", "no JSON"): (replaced("config.json", b"{"), "config.json: found invalid JSON"),
+    ("bleurt", "weights that are none"): (lambda folder: torch.save([1, 2], folder / WEIGHTS),
+                                          "something else than weights"),
+    ("bleurt", "a pickle that calls"): (calls(WEIGHTS), ".system, which no weights need"),
+    ("bleurt", "a file that was cut off"): (cut(WEIGHTS), "it may be truncated"),
+    ("bleurt", "few weights"): (
+        lambda folder: torch.save({"classifier.bias": torch.zeros(1)}, folder / WEIGHTS), "lacks"),
+    ("bleurt", "other pieces"): (replaced("spm.model", b"no model"), "SentencePiece"),
+    ("bleurt", "no pieces"): (gone("spm.model"), "found no spm.model"),
+    ("bert", "no heads"): (config(num_attention_heads=0), "its model cannot be read"),
+    ("bert", "another vocabulary"): (config(vocab_size=10**5), "its weights do not have the sizes"),
+    ("bert", "many layers"): (config(num_hidden_layers=60), "lacks"),
+    ("bert", "another kind"): (config(model_type="clip_vision_model"), "lacks"),
+    ("bert", "deep JSON"): (replaced("config.json", b"[" * DEEP), "its configuration cannot be re"),
+    ("bert", "a list"): (replaced("config.json", b"[]"), "its configuration cannot be read"),
+    ("lite", "no configuration"): (gone("model/config.json"), "cannot be read"),
+    ("lite", "a file that was cut off"): (cut(LITE), "cannot be read"),
+    ("lite", "another model"): (
+        lambda folder: shutil.copy(METRICS / "bertscore/bert/model.safetensors", folder / LITE),
+        "lacks"),
+    ("lite", "no pieces"): (gone(PIECES), "found no spm.model"),
+    ("lite", "another's pieces"): (
+        lambda folder: shutil.copy(METRICS / "metricx/tokenizer/spiece.model", folder / PIECES),
+        "found no piece '[CLS]'"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # by DeBERTa's file
+@pytest.mark.parametrize(("kind", "damage"), OTHERS)
+def test_another_model_that_is_damaged_is_refused_in_one_line(kind, damage, tmp_path, monkeypatch):
     pytest.importorskip("sentencepiece", reason="needs the extra minrisk[neural]")
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(TESTS / "metrics" / "bleurt" / "model", "model")
-    hostile.change(Path("model/config.json"), **fields)
-    refused("bleurt", Path("model"), wanted)
-
-
-def test_bleurt_weights_that_are_none_are_refused_in_one_line(tmp_path, monkeypatch):
-    pytest.importorskip("sentencepiece", reason="needs the extra minrisk[neural]")
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(TESTS / "metrics" / "bleurt" / "model", "model")
-    torch.save([1, 2], "model/pytorch_model.bin")
-    refused("bleurt", Path("model"), "something else than weights")
-
-
-@pytest.mark.parametrize(("fields", "wanted"), [
-    ({"num_attention_heads": 0}, "its model cannot be read"),
-    ({"vocab_size": 10**5}, "its weights do not have the sizes that its configuration says"),
-    ({"num_hidden_layers": 60}, "lacks"),
-    ({"model_type": "clip_vision_model"}, "lacks")])
-def test_a_damaged_model_of_transformers_is_refused_in_one_line(fields, wanted, tmp_path,
-                                                                monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(TESTS / "metrics" / "bertscore" / "bert", "model")
-    hostile.change(Path("model/config.json"), **fields)
-    refused("bertscore", Path("model"), wanted, "--metric.layer", 1)
-
-
-def test_a_deep_configuration_is_refused_in_one_line(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(TESTS / "metrics" / "bertscore" / "bert", "model")
-    Path("model/config.json").write_text("[" * DEEP, encoding="utf-8")
-    refused("bertscore", Path("model"), "its configuration cannot be read", "--metric.layer", 1)
-    Path("model/config.json").write_text(json.dumps([]), encoding="utf-8")
-    refused("bertscore", Path("model"), "its configuration cannot be read", "--metric.layer", 1)
+    (metric, model, *options), source = MODELS[kind]
+    shutil.copytree(METRICS / source, "model")
+    apply, wanted = OTHERS[kind, damage]
+    apply(Path("model"))
+    refused(metric, model, wanted, *options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -14,7 +13,6 @@ torch = pytest.importorskip("torch", reason="needs the extra minrisk[neural]")
 pytest.importorskip("transformers", reason="needs the extra minrisk[neural]")
 pytest.importorskip("sentencepiece", reason="needs the extra minrisk[neural]")
 
-import minrisk
 from minrisk.metrics.neural.bleurt import Bleurt
 from tolerance import assert_close
 
@@ -58,43 +56,3 @@ def test_what_is_too_long_loses_the_end_of_its_longer_text(ref, hyp):
     assert (np.sum(ids == 7), np.sum(ids == 9)) == (ref, hyp)
     assert (ids.size == 256) == (ref + hyp == 253)
     assert cut == (ids.size == 256 and (ref, hyp) != (100, 153))
-
-
-class Malicious:
-    def __reduce__(self):
-        return os.system, ("touch executed",)
-
-
-def broken(kind: str, folder: Path) -> None:
-    weights = folder / "pytorch_model.bin"
-    if kind == "malicious":
-        torch.save({"classifier.bias": Malicious()}, weights)
-    elif kind == "truncated":
-        weights.write_bytes(weights.read_bytes()[:1000])
-    elif kind == "lacking":
-        torch.save({"classifier.bias": torch.zeros(1)}, weights)
-    elif kind == "other":
-        (folder / "config.json").write_text('{"model_type": "bert"}')
-    elif kind == "first":
-        (folder / "config.json").write_text('{"model_type": "bleurt", "embedding_size": null}')
-    elif kind == "json":
-        (folder / "config.json").write_text("{")
-    elif kind == "pieces":
-        (folder / "spm.model").write_bytes(b"no model")
-    elif kind == "absent":
-        (folder / "spm.model").unlink()
-
-
-@pytest.mark.parametrize(("kind", "message"), [
-    ("malicious", r"its pickle would call \w+\.system"), ("truncated", "it may be truncated"),
-    ("lacking", "the checkpoint lacks"), ("other", "found no BLEURT"),
-    ("first", "one of the first BLEURT models, which are BERTs for English; wanted BLEURT-20"),
-    ("json", "found invalid JSON"), ("pieces", "cannot be read as a model of SentencePiece"),
-    ("absent", r"found no spm\.model")])
-def test_a_broken_model_is_told_and_never_executed(kind, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(DATA / "model", "model")
-    broken(kind, Path("model"))
-    with pytest.raises(minrisk.InputError, match=message):
-        scores(bleurt(model="model"))
-    assert not Path("executed").exists()

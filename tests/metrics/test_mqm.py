@@ -109,7 +109,7 @@ def test_numpy_and_torch_agree(hidden, aggregation, tmp_path):
 def test_mqm_keeps_the_contract(aggregation):
     metric = MQM(aggregation=aggregation, device="numpy")
     texts = [*TEXTS, " ", "日本語のテキスト。", "emoji 👍🏽"]
-    check_metric(metric, cases(texts, count=3), rtol=SINGLE)
+    check_metric(metric, cases(texts, count=2), rtol=SINGLE)
 
 
 @pytest.mark.parametrize("strategy", [

