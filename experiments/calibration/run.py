@@ -66,7 +66,7 @@ def _report(path: str, metric: Any, **options: Any) -> CalibrationReport:
 def _columns(path: str, metric: Any) -> tuple[dict[str, Any], Any]:
     """The signals of all problems in the order of the file, and which are right."""
     records, results = _results(path, metric)
-    columns = {name: np.array([signal.of(one.ranking) for one in results])
+    columns = {name: np.array([signal.value_in(one.ranking) for one in results])
                for name, signal in SIGNALS.items()}
     gold = [rf"\boxed{{{record['gold']}}}" for record in records]
     scores = minrisk.score([one.text for one in results], gold, metric=metric).sentences

@@ -32,7 +32,7 @@ class Outcome(TrialResult):
     def judged(cls, segment: Segment, exact: Ranking, ranking: Ranking, top: int) -> Outcome:
         target = segment.hypotheses[exact.best]
         distinct = dict.fromkeys(segment.hypotheses[row] for row in ranking.order.tolist())
-        found = TrialResult.of(segment, exact, ranking, top, 0.0)
+        found = TrialResult.from_rankings(segment, exact, ranking, top, 0.0)
         return cls(**asdict(found), among_distinct=target in islice(distinct, top))
 
 

@@ -246,10 +246,10 @@ def outcomes(right: int, of: int, first: int = 0) -> list[Outcome]:
 
 def test_copies_do_not_crowd_out_distinct_texts():
     segment = Segment(["a"] * 20 + ["b"])
-    ranking = minrisk.Ranking.of(np.linspace(1, 0, 21))
-    found = Outcome.judged(segment, minrisk.Ranking.of(np.eye(21)[20]), ranking, 20)
+    ranking = minrisk.Ranking.from_utility(np.linspace(1, 0, 21))
+    found = Outcome.judged(segment, minrisk.Ranking.from_utility(np.eye(21)[20]), ranking, 20)
     assert (found.first, found.among, found.among_distinct) == (False, False, True)
-    first = Outcome.judged(segment, minrisk.Ranking.of(np.eye(21)[20]), ranking, 1)
+    first = Outcome.judged(segment, minrisk.Ranking.from_utility(np.eye(21)[20]), ranking, 1)
     assert not first.among_distinct
 
 

@@ -477,7 +477,7 @@ def test_the_batch_size_reaches_the_strategy(tmp_path, monkeypatch):
 
     def rank(self, segments):
         seen.append(len(segments))
-        return [Ranking.of(np.zeros(len(s.hypotheses))) for s in segments]
+        return [Ranking.from_utility(np.zeros(len(s.hypotheses))) for s in segments]
 
     monkeypatch.setattr(Standard, "rank", rank)
     run("decode", "--batch-size", "7", write(tmp_path / "x.jsonl", *[{"samples": ["a"]}] * 10))

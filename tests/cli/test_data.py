@@ -85,7 +85,7 @@ def test_senseless_logprobs_are_refused(bad):
 
 @given(st.lists(st.sampled_from([1.0, 2.0, float("nan")]), min_size=1, max_size=8))
 def test_a_ranking_is_stable_and_puts_the_unknown_last(utility):
-    order = minrisk.Ranking.of(np.array(utility)).order
+    order = minrisk.Ranking.from_utility(np.array(utility)).order
     known = [-u if u == u else 1 for u in utility]
     assert list(order) == sorted(range(len(utility)), key=lambda i: (known[i], i))
 

@@ -352,8 +352,8 @@ def test_wrappers_have_the_traits_of_their_metrics(wrapper, trait):
         with pytest.raises((minrisk.InputError, AssertionError)):
             assert getattr(WRAPPERS[wrapper](inner), trait)
         return
-    found = Traits.of(WRAPPERS[wrapper](inner))
-    assert dataclasses.replace(found, abilities=Ability.NONE) == Traits.of(inner)
+    found = Traits.declared_by(WRAPPERS[wrapper](inner))
+    assert dataclasses.replace(found, abilities=Ability.NONE) == Traits.declared_by(inner)
 
 
 def test_traits_are_all_that_a_metric_declares():

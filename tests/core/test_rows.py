@@ -18,7 +18,7 @@ from tolerance import assert_close
 
 @given(st.lists(st.integers(0, 9), max_size=20))
 def test_distinct_labels_are_those_of_numpy(labels):
-    found = Distinct.of(np.array(labels, np.intp), 10)
+    found = Distinct.from_labels(np.array(labels, np.intp), 10)
     expected = np.unique(np.array(labels, np.intp), return_index=True, return_inverse=True)
     for one, other in zip((found.labels, found.first, found.inverse), expected, strict=True):
         assert one.dtype == other.dtype

@@ -69,7 +69,7 @@ def test_a_confidence_has_the_means_over_the_samples_with_its_answer():
     assert_close([found.lowest_logprob, found.tail_logprob, found.certainty],
                  [-4 / 3, -2.5 / 3, 5.0], "fp64", scale=5)
     for name in CONFIDENCES:
-        assert SIGNALS[f"confidence.{name}"].of(result.ranking) == getattr(found, name)
+        assert SIGNALS[f"confidence.{name}"].value_in(result.ranking) == getattr(found, name)
 
 
 @pytest.mark.parametrize("by", [None, "parquet"])

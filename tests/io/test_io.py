@@ -397,7 +397,7 @@ def test_a_message_has_the_position_of_its_error_once(tmp_path, size, where):
 
 def chosen(*hypotheses, ranking=None, **more):
     """A record with its ranking."""
-    ranking = ranking or Ranking.of(np.ones(len(hypotheses)))
+    ranking = ranking or Ranking.from_utility(np.ones(len(hypotheses)))
     return Record(0, more.pop("id", 0), "in", 1, segment=Segment(hypotheses), ranking=ranking,
                   **more)
 

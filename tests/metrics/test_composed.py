@@ -75,7 +75,7 @@ def test_confidence_compares_ranks_among_all_hypotheses():
     metric, hyps, refs = Combined((CHRF, Edit()), by="rank"), many(30), many(8, 1)
     assert len(set(hyps)) > MAX_CONTENDERS
     [pool] = minrisk.bind(metric, [minrisk.Segment(hyps, refs)])
-    same = GivenScores.of(pool.scores(), pool.segment)
+    same = GivenScores.for_segment(pool.scores(), pool.segment)
     found, expected = (minrisk.Confident(minrisk.Standard(one)).rank([pool.segment])[0].confidence
                        for one in (metric, same))
     assert found.probability == pytest.approx(expected.probability)
@@ -373,7 +373,8 @@ def test_only_the_pairs_of_a_segment_are_looked_up(path, monkeypatch):
     metric = Cached(CHRF, path)
     for i in range(20):
         minrisk.decode(["Yes.", "", f"answer {i}"], metric=metric)
-    keys = _Keys.of(metric._identity, *(metric.features(["Yes.", "answer 1"]) for _ in "ab"), None)
+    texts = metric.features(["Yes.", "answer 1"])
+    keys = _Keys.from_texts(metric._identity, texts, texts, None)
     read, look_up = [], SqliteCache.find
     monkeypatch.setattr(SqliteCache, "find",
                         lambda *query: read.append([*look_up(*query)]) or read[-1])
@@ -386,7 +387,7 @@ def test_references_beyond_one_query_are_found(path):
     first = scores(Cached(CHRF, path), texts[:2], texts)
     np.testing.assert_array_equal(scores(Cached(CHRF, path), texts[:2], texts), first)
     columns = (np.array(some, object) for some in (texts[:2], texts))
-    keys = _Keys.of(Cached(CHRF, path)._identity, *columns, None)
+    keys = _Keys.from_texts(Cached(CHRF, path)._identity, *columns, None)
     np.testing.assert_array_equal(_table(path).find(keys), first)
 
 

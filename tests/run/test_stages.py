@@ -48,7 +48,8 @@ class Lengths:
         self.batches.append(len(segments))
         if any("bad" in s.hypotheses for s in segments):
             raise self.error("a bad word")
-        return [Ranking.of(np.array([len(h) for h in s.hypotheses], float)) for s in segments]
+        return [Ranking.from_utility(np.array([len(h) for h in s.hypotheses], float))
+                for s in segments]
 
 
 class Concurrent(ChrF):

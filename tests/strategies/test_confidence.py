@@ -125,7 +125,8 @@ def test_a_poor_choice_is_told_from_a_good_one():
         metric = CHRF
 
         def rank(self, segments):
-            return [minrisk.Ranking.of(np.arange(len(s.hypotheses)) * 1.0) for s in segments]
+            return [minrisk.Ranking.from_utility(np.arange(len(s.hypotheses)) * 1.0)
+                    for s in segments]
 
     hyps = ["the cat sat"] * 20 + ["the cat sits"] * 20 + ["zzz"]
     assert judged(Last(), hyps).confidence.probability == 0

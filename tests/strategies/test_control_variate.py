@@ -85,7 +85,7 @@ def test_without_pairs_it_ranks_as_its_surrogate_does():
     [ranking] = minrisk.ControlVariate(Curved(), 1e-9).rank([minrisk.Segment(hyps, refs)])
     metric = Curved()
     mean = np.tanh(metric.features(hyps) - metric.features(refs).mean())
-    np.testing.assert_array_equal(ranking.order, minrisk.Ranking.of(mean).order)
+    np.testing.assert_array_equal(ranking.order, minrisk.Ranking.from_utility(mean).order)
     assert_close(ranking.utility[ranking.best], mean.max())
     assert ranking.pairs == len(hyps)
 

@@ -114,7 +114,7 @@ def given_scores(matrix: Any, segment: Segment) -> AnyMetric:
     """A metric that looks up the scores of a segment in a matrix."""
     from minrisk.metrics.given import GivenScores
 
-    return GivenScores.of(matrix, segment)
+    return GivenScores.for_segment(matrix, segment)
 
 
 def clear_metric_cache() -> None:

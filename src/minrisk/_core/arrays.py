@@ -26,7 +26,7 @@ def sums(labels: Ints, values: Floats, count: int) -> Floats:
 class Distinct:
     """The distinct ones of some labels, as from `np.unique`, but in linear time.
 
-    >>> found = Distinct.of(np.array([4, 1, 4]), 5)
+    >>> found = Distinct.from_labels(np.array([4, 1, 4]), 5)
     >>> found.labels.tolist(), found.inverse.tolist(), found.first.tolist()
     ([1, 4], [1, 0, 1], [1, 0])
     """
@@ -35,7 +35,7 @@ class Distinct:
     inverse: Ints  # (N,) the position of each label among the distinct ones
 
     @classmethod
-    def of(cls, labels: Ints, count: int) -> Distinct:
+    def from_labels(cls, labels: Ints, count: int) -> Distinct:
         """The distinct ones of labels from 0 and below `count`."""
         is_there = np.zeros(count, np.bool_)
         is_there[labels] = True

@@ -29,7 +29,7 @@ class Signal:
 
     >>> import minrisk
     >>> ranking = minrisk.decode(["yes", "yes", "no"], metric="exact-match")
-    >>> round(Signal("utility").of(ranking), 2)
+    >>> round(Signal("utility").value_in(ranking), 2)
     0.67
     """
 
@@ -37,7 +37,7 @@ class Signal:
     is_share: bool = False  # from 0 to 1
     is_doubt: bool = False  # low where a choice is sure
 
-    def of(self, ranking: Ranking) -> float:
+    def value_in(self, ranking: Ranking) -> float:
         """Its value, NaN where the ranking has none."""
         part, _, name = self.name.rpartition(".")
         if not part:

@@ -89,7 +89,7 @@ class Traits:
     compares_hypotheses: bool = False
 
     @classmethod
-    def of(cls, metric: Any) -> Traits:
+    def declared_by(cls, metric: Any) -> Traits:
         """The traits that an object declares, with defaults for the others."""
         declared: dict[str, Any] = {
             f.name: getattr(metric, f.name, f.default) for f in dataclasses.fields(cls)}
@@ -102,7 +102,7 @@ class Traits:
         Abilities also require methods of its own, and it is a vote only if it defines `answers`
         (see `DerivedMetric`).
         """
-        traits = [cls.of(metric) for metric in metrics]
+        traits = [cls.declared_by(metric) for metric in metrics]
         return cls(
             abilities=reduce(and_, (one.abilities for one in traits)),
             needs_source=any(one.needs_source for one in traits),

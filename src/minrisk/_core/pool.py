@@ -97,7 +97,7 @@ class Pool(Generic[F]):
 
     def ranking(self, utility: Floats) -> Ranking:
         """The ranking by these utilities, with the number of pairs evaluated so far."""
-        return Ranking.of(utility, self.tally.pairs)
+        return Ranking.from_utility(utility, self.tally.pairs)
 
     def with_proposal(self, ranking: Ranking, text: str | None, reason: str | None = None,
                       shares: Mapping[str, float] | None = None) -> Ranking:
@@ -223,7 +223,7 @@ class Pool(Generic[F]):
     def scores(self, columns: Ints | None = None) -> Floats:
         """(H, columns) scores against these references, or (H, R) against all."""
         others = (self._refs if columns is None
-                  else Distinct.of(self.ref_rows[columns], len(self.texts)))
+                  else Distinct.from_labels(self.ref_rows[columns], len(self.texts)))
         self._count(others.labels.size)
         matrix = self.matrix.at(self._hyps.labels, others.labels)
         if matrix is None:
@@ -316,12 +316,12 @@ class Pool(Generic[F]):
     @lazy
     def _hyps(self) -> Distinct:
         """The distinct hypotheses, by their rows."""
-        return Distinct.of(self.hyp_rows, len(self.texts))
+        return Distinct.from_labels(self.hyp_rows, len(self.texts))
 
     @lazy
     def _refs(self) -> Distinct:
         """The distinct references, by their rows."""
-        return Distinct.of(self.ref_rows, len(self.texts))
+        return Distinct.from_labels(self.ref_rows, len(self.texts))
 
     @property
     def _hyp_texts(self) -> F:

@@ -85,7 +85,7 @@ class PartsDecoder:
                              f"got {total.weight}")
         pool = self._fresh_pool()
         utility = self.strategy.finalize(pool, total.statistics / total.weight)
-        return Ranking.of(utility, total.pairs + pool.tally.pairs)
+        return Ranking.from_utility(utility, total.pairs + pool.tally.pairs)
 
     def _block_statistics(self, block: References) -> PartStatistics:
         texts: dict[str, int] = {}

@@ -277,7 +277,7 @@ class Ranking:
     signature: str | None = None
 
     @classmethod
-    def of(cls, utility: Floats, pairs: int = 0) -> Ranking:
+    def from_utility(cls, utility: Floats, pairs: int = 0) -> Ranking:
         """The ranking by utility; ties, including those within rounding error, keep sample order.
         """
         order = np.argsort(-utility, kind="stable")

@@ -61,8 +61,8 @@ class Coverage:
     chosen: bool
 
     @classmethod
-    def of(cls, metric: AnyMetric, texts: Sequence[str], counts: Sequence[int], best: int,
-           golds: Sequence[str], drawn: int = 0) -> Coverage:
+    def from_samples(cls, metric: AnyMetric, texts: Sequence[str], counts: Sequence[int], best: int,
+                     golds: Sequence[str], drawn: int = 0) -> Coverage:
         """The coverage of samples with these counts; others, up to `drawn`, count as wrong."""
         right = are_right(metric, texts, golds)
         total = int(np.sum(counts))
@@ -128,8 +128,8 @@ class Sampled:
 
     def coverage(self, metric: AnyMetric) -> Coverage:
         texts = [*self.samples, self.text]
-        return Coverage.of(metric, texts, [*self.counts, 0], len(self.samples), self.golds,
-                           self.drawn)
+        return Coverage.from_samples(metric, texts, [*self.counts, 0], len(self.samples),
+                                     self.golds, self.drawn)
 
 
 def read_sampled(path: str, gold: str) -> list[Sampled]:

@@ -93,8 +93,8 @@ class TrialResult:
     seconds: float  # without feature extraction, which all trials share
 
     @classmethod
-    def of(cls, segment: Segment, exact: Ranking, ranking: Ranking, top: int,
-           seconds: float) -> TrialResult:
+    def from_rankings(cls, segment: Segment, exact: Ranking, ranking: Ranking, top: int,
+                      seconds: float) -> TrialResult:
         """The result of a ranking, compared with that of standard MBR."""
         target = segment.hypotheses[exact.best]
         best = [segment.hypotheses[i] for i in ranking.order[:top]]
@@ -178,7 +178,7 @@ class Study:
         rankings |= {trial: self._timed(trial, batch) for trial in self.trials[1:]}
         gain = exact.utility[exact.best] - np.average(exact.utility, weights=segment.counts)
         return TrialResults(float(gain), len(segment.references), features, {
-            trial.label: TrialResult.of(segment, exact, ranking, self.top, seconds)
+            trial.label: TrialResult.from_rankings(segment, exact, ranking, self.top, seconds)
             for trial, (ranking, seconds) in rankings.items()
         }, self._coverage(segment, exact, golds))
 
@@ -186,8 +186,8 @@ class Study:
                   golds: Sequence[str] | None) -> Coverage | None:
         if golds is None or not self.metric.is_vote or self.metric.compares_outcomes:
             return None
-        return Coverage.of(self.metric, segment.hypotheses, segment.counts.tolist(), exact.best,
-                           golds)
+        return Coverage.from_samples(self.metric, segment.hypotheses, segment.counts.tolist(),
+                                     exact.best, golds)
 
     def _prepared(self, segment: Segment) -> tuple[Batch, float]:
         """The segment with its features, and the seconds it took to extract them."""

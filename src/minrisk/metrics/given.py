@@ -29,7 +29,7 @@ class GivenScores(Metric[Objects]):
     columns: dict[str, int] = field(default_factory=dict, metadata={"affects_results": False})
 
     @classmethod
-    def of(cls, matrix: Any, segment: Segment) -> GivenScores:
+    def for_segment(cls, matrix: Any, segment: Segment) -> GivenScores:
         """The scores of this segment; for equal texts, the first row or column is used."""
         try:
             scores = np.asarray(matrix, np.float64)

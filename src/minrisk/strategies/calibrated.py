@@ -66,7 +66,7 @@ class Calibrated(MeasuringStrategy):
         _ = self._threshold  # raises an error that concerns every segment
 
     def measured(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:
-        value = SIGNALS[self.calibration.signal].of(ranking)
+        value = SIGNALS[self.calibration.signal].value_in(ranking)
         assert ranking.confidence is not None
         confidence = replace(ranking.confidence, calibrated=self.calibration.probability(value))
         abstains = (self._threshold is not None

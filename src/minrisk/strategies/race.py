@@ -39,7 +39,7 @@ class Race:
     def __init__(self, pool: Pool[Any], references: Ints) -> None:
         self._pool, self._place = pool.distinct_hypotheses()
         self._references = references  # (R,) columns, in the order of use
-        texts = Distinct.of(pool.ref_rows[references], len(pool.texts))
+        texts = Distinct.from_labels(pool.ref_rows[references], len(pool.texts))
         self._first = texts.first[texts.inverse]  # (R,) the first position of the same text
         self._left = np.arange(len(self._pool.hyp_rows))
         self._dropped: list[Ints] = []  # most recently dropped first, each array best first
@@ -77,12 +77,12 @@ class Race:
 
     def keep(self, rows: Ints) -> None:
         """Drop all but these rows of the remaining hypotheses."""
-        order = Ranking.of(self.utility).order
+        order = Ranking.from_utility(self.utility).order
         self._dropped.insert(0, self._left[order[~np.isin(order, rows)]])
         self._left, self.scores = self._left[rows], self.scores[rows]
 
     def keep_best(self, count: int) -> None:
-        self.keep(Ranking.of(self.utility).order[:count])
+        self.keep(Ranking.from_utility(self.utility).order[:count])
 
     def halve(self, budget: int) -> None:
         """Sequential halving: drop the worse half until one is left, with equally many pairs per
@@ -106,7 +106,7 @@ class Race:
 
         Only the remaining hypotheses have utilities.
         """
-        last = Ranking.of(self.utility)
+        last = Ranking.from_utility(self.utility)
         utility = np.full(len(self._pool.hyp_rows), np.nan)
         utility[self._left] = last.utility
         order = np.concatenate([self._left[last.order], *self._dropped])

@@ -64,7 +64,7 @@ class Diverse(MeanUtility, PoolStrategy):
         gain, among = utility.copy(), pool.among_hypotheses()
         chosen: list[int] = []
         while len(chosen) < min(self.size, gain.size):
-            chosen.append(Ranking.of(gain).best)
+            chosen.append(Ranking.from_utility(gain).best)
             gain -= self.diversity / self.size * _similarity(among, chosen[-1])
             gain[chosen] = np.nan  # NaN ranks last
         return chosen
@@ -135,7 +135,7 @@ def _best_with(scores: Floats, mass: Floats, others: list[int]) -> tuple[int, fl
     near = scores[others].max(axis=0, initial=-np.inf)  # (R,)
     value = np.maximum(scores, near) @ mass
     value[others] = np.nan  # NaN ranks last
-    best = Ranking.of(value).best
+    best = Ranking.from_utility(value).best
     return best, float(value[best])
 
 
@@ -194,6 +194,6 @@ class Cluster(Options):
         """
         grouped = clusters(ranking, pool, self.threshold, not pool.metric.ignores_references)
         _, inverse = pool.distinct_hypotheses()
-        heaviest = Ranking.of(grouped.mass).best if grouped.mass.size else -1
+        heaviest = Ranking.from_utility(grouped.mass).best if grouped.mass.size else -1
         rows = grouped.rows[grouped.labels == heaviest]
         return np.flatnonzero(np.isin(inverse, inverse[rows]))

@@ -85,7 +85,7 @@ class Cached(WrapperMetric):
         """(H, R) scores from the cache; missing ones are computed and added."""
         source = source if self.needs_source else None
         table = _table(self.path)
-        keys = _Keys.of(self._identity, hyps, refs, source)
+        keys = _Keys.from_texts(self._identity, hyps, refs, source)
         matrix = table.find(keys)  # (H, R), NaN if not cached
         rows, columns = (np.flatnonzero(np.isnan(matrix).any(axis=axis)) for axis in (1, 0))
         if rows.size:
@@ -126,7 +126,7 @@ class _Keys:
     refs: list[bytes]
 
     @classmethod
-    def of(cls, metric: str, hyps: Objects, refs: Objects, source: Objects | None) -> _Keys:
+    def from_texts(cls, metric: str, hyps: Objects, refs: Objects, source: Objects | None) -> _Keys:
         return cls(_digest(metric), b"" if source is None else _digest(source[0]),
                    [_digest(text) for text in hyps], [_digest(text) for text in refs])
 
