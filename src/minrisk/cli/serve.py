@@ -29,6 +29,7 @@ from minrisk.cli.components import (
 )
 from minrisk.io.files import Input
 from minrisk.io.records import Weighting
+from minrisk.metrics.votes.json_match import JsonMatch
 from minrisk.tasks.decode import MeasureOptions
 from minrisk.tasks.translate import ANSWER_SAMPLES
 
@@ -119,6 +120,9 @@ class ChoiceOptions(MeasureOptions):
     allow_strategy: tuple[str, ...] = flag(
         (), section="Method", metavar="NAME", registry=STRATEGIES, advanced=True,
         help="Strategy that clients may request; may be given several times.")
+    compose: bool = flag(
+        False, section="Method", help="Compose the answers to requests with a JSON "
+        "response_format: the consensus of the samples in each field.")
     allow_truncated: bool = flag(
         False, section="Method", advanced=True,
         help="Let samples truncated at the token limit win over finished ones.")
@@ -237,16 +241,21 @@ def _settings(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceO
               options: ServerOptions, limits: LimitOptions) -> Settings:
     from minrisk.server.http import Hosts, is_loopback
     from minrisk.server.settings import Preset, Settings
+    from minrisk.strategies.compose import import_jsonschema
 
     preset = Preset(sampling.model_name, sampling.samples, method.make())
     keys = _keys(options.api_key_file)
     is_private = is_loopback(options.host) and not keys
     calibration = choice.read_calibration()
+    if choice.compose:
+        import_jsonschema()
     # raises if the calibration does not fit the strategy
     choice.wrap(preset.strategy, confidence=False, calibration=calibration)
     return Settings(
         preset, dict(_alias(text, preset, method) for text in sampling.alias),
-        _methods(choice, method, preset.strategy), Weighting(choice.weights),
+        _methods(choice, method, preset.strategy),
+        make_strategy("compose" if choice.compose else "standard", JsonMatch(by="field")),
+        Weighting(choice.weights),
         max_samples=sampling.max_samples, min_samples=sampling.min_samples,
         temperature=sampling.temperature, min_temperature=sampling.min_temperature,
         abstain_as=choice.abstain_as, abstain_text=choice.abstain_text,

@@ -342,7 +342,8 @@ class Server:
 
     async def _choose(self, request: ClientRequest, collector: SampleCollector) -> Chosen | None:
         """Choose among the samples; None if no sample can win: the upstream's answer is sent."""
-        question = Question(request.wants_json, request.source, request.n > 1, self._records)
+        question = Question(request.wants_json, request.source, request.n > 1, self._records,
+                            request.schema)
         try:
             async with self._choosing_deadline():
                 return await self.executor.choose(

@@ -32,6 +32,7 @@ from minrisk.metrics.ngram.chrf import ChrF
 from minrisk.metrics.votes.exact_match import ExactMatch
 from minrisk.metrics.votes.json_match import JsonMatch
 from minrisk.openai.responses import Choice
+from minrisk.strategies.compose import Compose, schema_problem
 from minrisk.strategies.groups import Standard
 from minrisk.tasks.decode import MeasureOptions
 
@@ -207,14 +208,17 @@ class RankingMethod:
     confidence: bool | None = None  # None: only where it needs no model
     measures: MeasureOptions = field(default_factory=MeasureOptions)
     calibration: Calibration | None = None  # fitted for this strategy; None: not calibrated
+    schema: str | None = None  # JSON schema of a request, for answers that are composed
 
     @lazy
     def measured(self) -> Strategy:
         """The strategy, wrapped to measure confidence and uncertainty."""
-        assert self.strategy is not None
-        confidence = (not loads_model(self.strategy) if self.confidence is None
-                      else self.confidence)
-        return self.measures.wrap(self.strategy, confidence, calibration=self.calibration)
+        strategy = self.strategy
+        assert strategy is not None
+        if isinstance(strategy, Compose) and self.schema is not None:
+            strategy = replace(strategy, schema=self.schema)
+        confidence = not loads_model(strategy) if self.confidence is None else self.confidence
+        return self.measures.wrap(strategy, confidence, calibration=self.calibration)
 
     @lazy
     def _signatures(self) -> dict[Weighting, str]:
@@ -274,6 +278,7 @@ class Question:
     source: str | None = None
     is_list: bool = False  # the client requests more than one choice
     is_recorded: bool = False  # the samples are needed for a record
+    schema: Any = None  # JSON schema of the answer; None: it may be anything
 
 
 @dataclass(frozen=True)
@@ -367,6 +372,11 @@ def choose(candidates: Sequence[Candidate], choices: Sequence[Choice], method: R
                         or method.strategy.metric.name != _TOOL_METRIC.name):
         other = Standard(_TOOL_METRIC)
         method = replace(method, strategy=other, is_vote=True, calibration=None)
+    elif isinstance(composed := method.strategy, Compose) and question.schema is not None:
+        method = replace(method, schema=json.dumps(question.schema))
+        if schema_problem(question.schema) is not None:  # a composed answer could not be checked
+            other = Standard(composed.metric)
+            method = replace(method, strategy=other, calibration=None)
     comparison = _comparison(candidates, compared, method, question.source)
     if method.strategy is None:
         return comparison

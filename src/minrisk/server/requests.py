@@ -11,17 +11,16 @@ from typing import Any
 
 from minrisk._core.errors import InputError
 from minrisk._core.segment import Segment
-from minrisk._core.strategy import Strategy, metrics_of
+from minrisk._core.strategy import Strategy, loads_model, metrics_of
 from minrisk._core.token_confidence import TOKEN_SIGNALS, TOP_LOGPROBS
-from minrisk.metrics.votes.json_match import JsonMatch
 from minrisk.openai.completions import API, UpstreamRequest, request_seed, requested_logprobs
 from minrisk.openai.encoding import MAX_DEPTH, levels
 from minrisk.server.responses import ApiError
 from minrisk.server.settings import Settings
+from minrisk.strategies.compose import Compose
 from minrisk.strategies.groups import Standard
 
 _REPLACED = ("minrisk", "n", "best_of", "stream", "stream_options", "seed")  # not forwarded
-_JSON_METRIC = JsonMatch(by="field")
 _RANKING_FIELDS = {"candidates", "references", "source", "weights", "counts", "model", "metric",
                    "strategy", "seed"}
 _OPTIONS = {"samples", "metric", "strategy", "seed", "return_candidates"}
@@ -56,6 +55,11 @@ class ClientRequest:
     @property
     def wants_json(self) -> bool:
         return wants_json(self.given)
+
+    @property
+    def schema(self) -> Any:
+        """The JSON schema of an answer that is composed, unchecked; None if there is none."""
+        return json_schema(self.given) if isinstance(self.strategy, Compose) else None
 
     @property
     def source(self) -> str | None:
@@ -159,8 +163,11 @@ def read_request(api: API, given: dict[str, Any], settings: Settings) -> ClientR
     strategy = settings.methods.choose(preset.strategy, options.get("metric"),
                                        options.get("strategy"), seed)
     if (wants_json(given) and options.get("metric") is None
-            and strategy.metric.name != _JSON_METRIC.name):
-        strategy = Standard(_JSON_METRIC)
+            and strategy.metric.name != settings.json_strategy.metric.name):
+        strategy = settings.json_strategy
+    if isinstance(strategy, Compose) and json_schema(given) is not None and loads_model(strategy):
+        # patterns of a schema may take forever, and only worker processes can be ended
+        strategy = Standard(strategy.metric)
     return ClientRequest(
         api=api, given=given,
         model=given.get("model") if preset.model is None else preset.model,
@@ -175,6 +182,12 @@ def read_request(api: API, given: dict[str, Any], settings: Settings) -> ClientR
 def wants_json(given: dict[str, Any]) -> bool:
     wanted = given.get("response_format")
     return isinstance(wanted, dict) and wanted.get("type") in ("json_object", "json_schema")
+
+
+def json_schema(given: dict[str, Any]) -> Any:
+    wanted = given.get("response_format")
+    named = wanted.get("json_schema") if isinstance(wanted, dict) else None
+    return named.get("schema") if isinstance(named, dict) else None
 
 
 def _with_temperature(given: dict[str, Any], smallest: float | None) -> dict[str, Any]:

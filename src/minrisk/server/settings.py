@@ -16,12 +16,15 @@ from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric
 from minrisk._core.strategy import Strategy, prepare
 from minrisk.io.records import UNIFORM, Weighting
+from minrisk.metrics.votes.json_match import JsonMatch
 from minrisk.server.choosing import RankingMethod
 from minrisk.server.http import Hosts, Keys
 from minrisk.server.responses import ApiError
 from minrisk.strategies.calibrated import fits
+from minrisk.strategies.groups import Standard
 from minrisk.tasks.decode import MeasureOptions
 
+JSON_STRATEGY = Standard(JsonMatch(by="field"))
 AbstainAs = Literal["refusal", "error", "text"]
 _MAX_METHODS = 64  # that are cached; clients may send a seed
 _MAX_NAME = 256  # characters of a model's name, which is logged and cached
@@ -92,6 +95,7 @@ class Settings:
     preset: Preset  # for model names that are not aliases
     aliases: Mapping[str, Preset] = field(default_factory=dict)
     methods: Methods = Methods()
+    json_strategy: Strategy = JSON_STRATEGY  # for requests with a JSON format
     weighting: Weighting = UNIFORM
     max_samples: int = 64
     min_samples: int = 1

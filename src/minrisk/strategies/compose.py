@@ -152,6 +152,7 @@ def schema_problem(schema: Any) -> str | None:
     """Why this is no JSON schema; None if it is one."""
     if not isinstance(schema, dict | bool):
         return f"found {type(schema).__name__}, wanted an object"
+    import_jsonschema()
     try:
         _validator(schema).check_schema(schema)
     except Exception as error:  # hostile schemas raise anything
@@ -161,6 +162,7 @@ def schema_problem(schema: Any) -> str | None:
 
 def violation(schema: Mapping[str, Any] | bool, text: str) -> str | None:
     """Where a JSON text breaks the schema; None if the schema allows it."""
+    import_jsonschema()
     try:
         error = next(_validator(schema).iter_errors(json.loads(text)), None)
     except Exception as failure:  # unknown references, invalid patterns, numbers that overflow
@@ -169,10 +171,16 @@ def violation(schema: Mapping[str, Any] | bool, text: str) -> str | None:
         f"the schema does not allow {error.json_path} ({error.validator})")
 
 
+def import_jsonschema() -> None:
+    """Raise MissingExtra if the package is not installed."""
+    with needs_extra("a JSON schema", "json"):
+        import jsonschema  # noqa: F401
+
+
 def _validator(schema: Mapping[str, Any] | bool) -> Any:
     """A validator that never loads schemas that others refer to."""
-    with needs_extra("a JSON schema", "json"):
-        from jsonschema.validators import Draft202012Validator, validator_for
-        from referencing import Registry
+    from jsonschema.validators import Draft202012Validator, validator_for
+    from referencing import Registry
+
     made: Any = validator_for(schema, default=Draft202012Validator)(schema, registry=Registry())
     return made
