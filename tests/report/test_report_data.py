@@ -13,8 +13,8 @@ import pytest
 
 import minrisk
 from commands import run, write
+from minrisk.io.store import write_whole
 from minrisk.report import page
-from minrisk.report.page import save_page
 from report_pages import PageData, page_data
 from small_metrics import Median
 
@@ -369,7 +369,7 @@ def test_the_size_is_told_and_above_a_limit_what_to_lower(samples, tmp_path, mon
     done = run("inspect", samples, "-o", tmp_path / "r.html")
     assert re.search(r"r\.html: 0\.\d MB", done.err)
     assert "lower --show" not in done.err
-    monkeypatch.setattr(page, "LARGE", 1000)
+    monkeypatch.setattr("minrisk.cli.inspect.LARGE", 1000)
     assert "lower --show 16" in run("inspect", samples, "-o", tmp_path / "r2.html").err
 
 
@@ -382,7 +382,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path):
         raise RuntimeError("the disk is on fire")
 
     with pytest.raises(RuntimeError, match="on fire"):
-        save_page(chunks(), str(target))
+        write_whole(str(target), chunks())
     assert target.read_text(encoding="utf-8") == "the old page"
     assert os.listdir(tmp_path) == ["r.html"]
 
@@ -393,10 +393,10 @@ def test_a_page_that_cannot_be_sent_leaves_the_old_one(tmp_path, monkeypatch):
 
     monkeypatch.setenv("MINRISK_TEST_BUCKET", str(tmp_path / "bucket"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    save_page(iter([b"the ", b"old page"]), "bucket://r.html")
+    write_whole("bucket://r.html", [b"the ", b"old page"])
     monkeypatch.setitem(Bucket.failing, "r.html", OSError("no connection"))
     with pytest.raises(minrisk.InputError, match=r"cannot write bucket://r\.html: no connection"):
-        save_page(iter([b"the new page"]), "bucket://r.html")
+        write_whole("bucket://r.html", [b"the new page"])
     assert (tmp_path / "bucket" / "r.html").read_bytes() == b"the old page"
     assert not list(tmp_path.rglob("file"))
 

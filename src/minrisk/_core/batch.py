@@ -164,9 +164,6 @@ def _compared(metric: AnyMetric, segment: Segment) -> Segment:
 
 def _source(metric: AnyMetric, segment: Segment) -> tuple[str, ...]:
     if segment.source is None and metric.needs_source:
-        raise _without_source(metric)
+        raise InputError(f"metric {metric.name!r} needs the source; give one for every segment")
     return () if segment.source is None or not metric.reads_source else (segment.source,)
 
-
-def _without_source(metric: AnyMetric) -> InputError:
-    return InputError(f"metric {metric.name!r} needs the source; give one for every segment")

@@ -189,17 +189,15 @@ def decode(
         metric = given_scores(matrix, segment)
     chosen = resolve_strategy(strategy, metric, options)
     share = checked("abstain", abstain, float | None, _SHARE)
-    rankings = (chosen if share is None else _measuring(chosen)).rank([segment])
+    measured = chosen
+    if share is not None:
+        from minrisk.strategies.uncertain import Uncertain  # which imports this package
+
+        measured = Uncertain(chosen)
+    rankings = measured.rank([segment])
     check_rankings(chosen.name, rankings, [segment])
     (ranking,) = rankings
     return add_texts(ranking.abstain_below(share), segment, chosen)
-
-
-def _measuring(strategy: Strategy) -> Strategy:
-    """The strategy, wrapped so that rankings include the disagreement of the samples."""
-    from minrisk.strategies.uncertain import Uncertain
-
-    return Uncertain(strategy)
 
 
 def add_texts(ranking: Ranking, segment: Segment, strategy: Strategy) -> Ranking:

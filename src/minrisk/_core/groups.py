@@ -118,6 +118,11 @@ class WeightedRows:
         return replace(self, offsets=offsets, members=self.members[members],
                        weights=self.weights[members])
 
+    @property
+    def rows(self) -> Ints:
+        """The row of each member."""
+        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+
     def listed(self) -> list[Any]:
         """What `base` has of each member."""
         return [self.base[row] for row in self.members]

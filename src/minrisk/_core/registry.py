@@ -59,22 +59,19 @@ class Recipe:
 
     def make(self, options: dict[str, Any]) -> Any:
         """An instance; options are the fields of its dataclass and of the inner metrics."""
-        own = {key: value for key, value in options.items() if not self._is_of_part(key)}
-        parts = tuple(part.make(_options_of(key(label), options))
-                      for label, part in self.parts.items())
-        named = self.given | self._inner(parts)
+        own, parts = dict(options), []
+        for label, part in self.parts.items():
+            start = f"{key(label)}__"  # of the names of its options
+            parts.append(part.make({name.removeprefix(start): own.pop(name)
+                                    for name in options if name.startswith(start)}))
+        named, name = dict(self.given), inner_field(self.cls)
+        if name and parts:
+            named[name] = tuple(parts) if self.is_sum else parts[0]
         self._check(own, named)
         made = self.cls(**named | own)
         if not isinstance(made, Options):  # `Options` checks its fields in its constructor
             check_options(made)
         return made
-
-    def _inner(self, parts: tuple[Any, ...]) -> dict[str, Any]:
-        name = inner_field(self.cls)
-        return {name: parts if self.is_sum else parts[0]} if name and parts else {}
-
-    def _is_of_part(self, option: str) -> bool:
-        return any(option.startswith(f"{key(label)}__") for label in self.parts)
 
     def _check(self, own: dict[str, Any], named: dict[str, Any]) -> None:
         known = {f.name: f for f in dataclasses.fields(self.cls)}
@@ -82,7 +79,8 @@ class Recipe:
             if option not in known:
                 raise unknown(f"option of {self.kind} {self.name!r}:", option, known)
         for option, f in known.items():
-            if option in own or option in named or _has_default(f):
+            if option in own or option in named or (f.default, f.default_factory) != (
+                    dataclasses.MISSING, dataclasses.MISSING):
                 continue
             if "inner" in f.metadata:
                 raise InputError(f"{self.kind} {self.name!r} is made of others; "
@@ -189,17 +187,6 @@ def is_sum(name: str) -> bool:
 def label_of(name: str) -> str:
     """The prefix of the options of a metric with this name inside another metric."""
     return SUM if is_sum(name) else name.partition(":")[0]
-
-
-def _options_of(owner: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of an inner metric, without their prefix."""
-    start = f"{owner}__"
-    return {k.removeprefix(start): value for k, value in options.items() if k.startswith(start)}
-
-
-def _has_default(f: dataclasses.Field[Any]) -> bool:
-    missing = dataclasses.MISSING
-    return f.default is not missing or f.default_factory is not missing
 
 
 @dataclass(frozen=True)

@@ -257,7 +257,8 @@ def columns(samples: Iterable[Sample], repeat: bool = False) -> dict[str, Any]:
     is not "stop", reasoning if any sample has it, and the total usage if it is known. Samples of
     several models have their names, and the weights of these if they differ.
     """
-    rows = _repeated(samples) if repeat else distinct(samples)
+    rows = ([sample for sample in samples for _ in range(sample.count)] if repeat
+            else distinct(samples))
     fields: dict[str, Any] = {"samples": [row.text for row in rows]}
     if not repeat:
         fields["counts"] = [row.count for row in rows]
@@ -324,10 +325,6 @@ def distinct(samples: Iterable[Sample]) -> list[Sample]:
 def _merged(one: Sample, other: Sample) -> Sample:
     likelier = max(one, other, key=lambda s: float("-inf") if s.logprob is None else s.logprob)
     return replace(likelier, count=one.count + other.count)
-
-
-def _repeated(samples: Iterable[Sample]) -> Sequence[Sample]:
-    return [sample for sample in samples for _ in range(sample.count)]
 
 
 def _lengths(rows: Sequence[Sample]) -> list[int | None]:

@@ -64,7 +64,7 @@ def choose_alike(one: str, other: str) -> bool:
     >>> choose_alike(chrf, chrf + "|weights:uniform"), choose_alike(chrf, bleu)
     (True, False)
     """
-    return choice_settings(_parts(one)) == choice_settings(_parts(other))
+    return choice_settings(parts_of(one)) == choice_settings(parts_of(other))
 
 
 def choice_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,7 +79,8 @@ def choice_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def _parts(text: str) -> dict[str, str]:
+def parts_of(text: str) -> dict[str, str]:
+    """The keys and values of a signature."""
     return dict(part.partition(":")[::2] for part in text.split("|"))
 
 

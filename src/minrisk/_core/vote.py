@@ -212,11 +212,6 @@ def log_evidence(ours: int, theirs: int) -> float:
     n = ours + theirs + 1
     beta = lgamma(ours + 1) + lgamma(theirs + 1) - lgamma(n + 1)
     # the upper half has the share P(Binomial(n, 1/2) <= a) of it; the powers of 2 cancel
-    return beta + _sum_exp([lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
-                            for k in range(ours + 1)])
-
-
-def _sum_exp(logs: list[float]) -> float:
-    """log(sum(exp(x))), without overflow."""
-    largest = max(logs)
-    return largest + log(fsum(exp(x - largest) for x in logs))
+    logs = [lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) for k in range(ours + 1)]
+    largest = max(logs)  # without which exp would overflow
+    return beta + largest + log(fsum(exp(x - largest) for x in logs))

@@ -18,8 +18,8 @@ from minrisk.evaluation.metric_bias import bias_message, origin_of
 from minrisk.io import remote
 from minrisk.io.files import Input, check_writable
 from minrisk.io.segments import output_texts
-from minrisk.io.store import check_new
-from minrisk.report.page import PageBuilder, check_target, is_large, save_page
+from minrisk.io.store import check_new, write_whole
+from minrisk.report.page import LARGE, PageBuilder, check_target
 from minrisk.report.records import PageReader
 from minrisk.report.views import CHOICE, View
 from minrisk.tasks.inspect import Inspecting, PageOptions
@@ -76,7 +76,7 @@ def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun
     with PageBuilder() as builder:
         run = replace(options, output="-", overwrite=False)
         done = execute(run, inspecting.job(run, builder), written=[options.output])
-        size = save_page(inspecting.page(builder, done.counts["segments"]), options.output)
+        size = write_whole(options.output, inspecting.page(builder, done.counts["segments"]))
         _print_bias(builder.biased, options.quiet)
     _print_size(options.output, size, output.show, options.quiet)
     return done.code
@@ -92,7 +92,7 @@ def _print_bias(biased: Mapping[str, Sequence[str]], quiet: bool) -> None:
 def _print_size(path: str, size: int, show: int, quiet: bool) -> None:
     if not quiet:
         click.echo(f"minrisk: {remote.redact_url(path)}: {size / 10**6:.1f} MB", err=True)
-    if is_large(size):
+    if size > LARGE:
         warn(f"{remote.redact_url(path)} has {size / 10**6:.0f} MB and takes long to "
              f"open; lower --show {show}, or inspect a part of the segments")
 

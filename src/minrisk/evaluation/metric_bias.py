@@ -16,6 +16,7 @@ from minrisk._core.errors import MinriskError, warn
 from minrisk._core.metric import AnyMetric, required_abilities
 from minrisk._core.options import inner_metrics
 from minrisk._core.registry import METRICS, STRATEGIES
+from minrisk._core.signature import parts_of
 from minrisk.io.inputs import MANIFEST, OLD_MANIFEST
 from minrisk.io.run_store import manifest_name
 
@@ -78,17 +79,13 @@ def origin_of(path: str) -> dict[str, Any] | None:
 
 def _choosing(origin: Origin) -> set[str]:
     """The names of all metrics that chose, with wrappers and sums resolved, without options."""
-    settings = _parsed(origin) if isinstance(origin, str) else origin
+    settings = parts_of(origin) if isinstance(origin, str) else origin
     fields = {"metric"}
     with suppress(MinriskError):  # the strategy's plug-in is not installed
         fields |= set(required_abilities(STRATEGIES.get(str(settings.get("strategy")))))
     named = [str(value) for key, value in settings.items()
              if key in fields or key.endswith(".metric")]
     return {name for given in named for name in _names(given)}
-
-
-def _parsed(signature: str) -> dict[str, str]:
-    return dict(part.partition(":")[::2] for part in signature.split("|"))
 
 
 def _names(metric: str) -> Iterator[str]:

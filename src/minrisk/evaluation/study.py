@@ -63,14 +63,11 @@ def _trials(strategy: str, segments: Sequence[Segment]) -> list[Trial]:
     budget: Budget | None = getattr(STRATEGIES.get(strategy), "tried", None)
     if budget is None:
         return [Trial(strategy)]
-    return [Trial(strategy, budget.option, value, budget.of) for value in budget.values
-            if budget.of is None or value * _typical_size(segments, budget.of) >= 1
-            ] or [Trial(strategy)]
-
-
-def _typical_size(segments: Sequence[Segment], of: Whole) -> float:
-    """The median size of the segments."""
-    return median(_size(segment, of) for segment in segments)
+    of, values = budget.of, budget.values
+    if of is not None:
+        typical = median(_size(segment, of) for segment in segments)
+        values = tuple(value for value in values if value * typical >= 1)
+    return [Trial(strategy, budget.option, value, of) for value in values] or [Trial(strategy)]
 
 
 def _size(segment: Segment, of: Whole) -> int:

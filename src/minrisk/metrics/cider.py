@@ -120,7 +120,7 @@ class Cider(Metric[WeightedRows]):
         distinct, member = np.unique(refs.members, return_inverse=True)
         pairs = self._pairs(_select(ours, hyps.members), _select(theirs, distinct))
         result = np.zeros((len(refs), len(hyps)))
-        np.add.at(result, np.repeat(np.arange(len(refs)), np.diff(refs.offsets)),
+        np.add.at(result, refs.rows,
                   pairs.T[member] * refs.weights[:, None])
         return np.ascontiguousarray(result.T)
 

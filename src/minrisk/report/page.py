@@ -25,7 +25,6 @@ from minrisk._core.metric import AnyMetric
 from minrisk._core.strategy import averages_scores, compares_texts
 from minrisk.evaluation.metric_bias import Origin
 from minrisk.io.records import Record
-from minrisk.io.store import write_whole
 from minrisk.report.records import PageRecord, as_recorded
 from minrisk.report.systems import Systems
 from minrisk.report.views import View, failed_row
@@ -193,15 +192,6 @@ def _element(name: str, content: str) -> bytes:
     return b'<script type="text/plain" id="%s">%s</script>\n' % (name.encode(), b64encode(data))
 
 
-def save_page(chunks: Iterator[bytes], path: str) -> int:
-    """Write a page atomically; returns the number of bytes."""
-    return write_whole(path, chunks)
-
-
 def check_target(path: str) -> None:
     if path in ("", "-") or path.endswith("/") or os.path.isdir(path):
         raise InputError(Wording("output= must be a file name; got {path!r}", path=path))
-
-
-def is_large(size: int) -> bool:
-    return size > LARGE

@@ -72,7 +72,8 @@ class Confident(MeasuringStrategy):
 
     def measured(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:
         choices = pool.choices()
-        rows = _distinct_choices(ranking, choices)
+        # the first hypothesis of each distinct choice, by rank
+        rows = ranking.order[first_places(choices[ranking.order])[:MAX_CONTENDERS]]
         first, second = ranking.utility[rows[:2]] if rows.size > 1 else (np.nan, np.nan)
         margin = float(first - second)
         source = self._source
@@ -246,11 +247,6 @@ def _obstacle(pool: Pool[Any], has_answer: bool) -> str | None:
     # a single hypothesis is a certain choice
     is_alone = np.count_nonzero(pool.segment.weights) == 1 and len(np.unique(pool.hyp_rows)) > 1
     return "a single reference does not say how far references differ" if is_alone else None
-
-
-def _distinct_choices(ranking: Ranking, choices: Ints) -> Ints:
-    """The first hypothesis of each distinct choice, by rank."""
-    return ranking.order[first_places(choices[ranking.order])[:MAX_CONTENDERS]]
 
 
 def _effective_number(pool: Pool[Any]) -> float:

@@ -15,8 +15,9 @@ from minrisk._core.strategy import Strategy, compares_texts
 from minrisk._core.weights import checked_texts
 from minrisk.evaluation.scoring import reference_lists, texts_of
 from minrisk.io.inputs import InputFile
+from minrisk.io.store import write_whole
 from minrisk.io.text import FilePath
-from minrisk.report.page import BuildViews, PageBuilder, ViewWriter, save_page
+from minrisk.report.page import BuildViews, PageBuilder, ViewWriter
 from minrisk.report.records import PageReader
 from minrisk.report.systems import read_validation
 from minrisk.report.views import CHOICE, REFERENCE, View
@@ -133,7 +134,7 @@ class Report:
         Raises:
             InputError: if the file cannot be written.
         """
-        save_page(iter([self.page]), fspath(path))
+        write_whole(fspath(path), [self.page])
 
     def __repr__(self) -> str:
         unit = "segment" if self.segments == 1 else "segments"

@@ -32,9 +32,8 @@ def mean_embeddings(features: WeightedRows) -> Tensor:
         return embedding_rows(features.base, features.members)
     weights = upload_for_sums(features.weights, features.base.device)
     weighted = embedding_rows(features.base, features.members).to(weights.dtype) * weights[:, None]
-    label = np.repeat(np.arange(len(features)), np.diff(features.offsets))
     means = weighted.new_zeros(len(features), weighted.shape[1])
-    return means.index_add_(0, upload(label, weighted.device), weighted)
+    return means.index_add_(0, upload(features.rows, weighted.device), weighted)
 
 
 def embedding_rows(base: Tensor, rows: Ints) -> Tensor:

@@ -100,7 +100,7 @@ class ExactMatch(Metric[WeightedRows]):
         """(H, R) 1 for equal answers, else 0; for an aggregate, the share that is equal."""
         ours, theirs, count = self._answer_numbers(hyps, refs)
         votes = np.zeros((len(refs), count))
-        np.add.at(votes, (_row_of_each_member(refs), theirs), refs.weights)
+        np.add.at(votes, (refs.rows, theirs), refs.weights)
         votes[:, 0] = 0  # a missing answer does not even match another missing one
         return votes.T[ours]
 
@@ -129,7 +129,8 @@ class ExactMatch(Metric[WeightedRows]):
 
     def answer(self, text: str) -> str | None:
         """The answer of a text, or None."""
-        match = self._find(text)
+        expression = self._expression
+        match = text if expression is None else find_answer(expression, text, self.pick)
         return None if match is None else self._normalised(match)
 
     def _answers_in_roles(self, text: str) -> _Answer:
@@ -143,18 +144,9 @@ class ExactMatch(Metric[WeightedRows]):
             answer = answer.lower()
         return canonical_number(answer) if self.numbers else answer
 
-    def _find(self, text: str) -> str | None:
-        if self._expression is None:
-            return text
-        return find_answer(self._expression, text, self.pick)
-
     @lazy
     def _expression(self) -> re.Pattern[str] | None:
         return re.compile(self.pattern) if self.pattern else None
-
-
-def _row_of_each_member(rows: WeightedRows) -> Ints:
-    return np.repeat(np.arange(len(rows)), np.diff(rows.offsets))
 
 
 def canonical_number(text: str) -> str:
