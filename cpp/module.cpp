@@ -8,12 +8,15 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "bleu.hpp"
 #include "chrf.hpp"
+#include "sampling.hpp"
 #include "simd.hpp"
 #include "ter.hpp"
 
@@ -270,6 +273,111 @@ Result ter_edits(Ints hyp_words, Ints hyp_offsets, Ints ref_words, Ints ref_offs
     return as_array(std::move(result), {hyps.size(), refs.size()});
 }
 
+const minrisk::Sampling& sampling() {
+#if defined(MINRISK_X86)
+    if (kernels == &minrisk::avx512_kernels) return minrisk::avx512_sampling;
+    if (kernels == &minrisk::avx2_kernels) return minrisk::avx2_sampling;
+#endif
+    return minrisk::portable_sampling;
+}
+
+template <class Value>
+const minrisk::SamplingKernels<Value>& sampling_kernels() {
+    if constexpr (std::is_same_v<Value, float>)
+        return sampling().single;
+    else
+        return sampling().half;
+}
+
+// Calls run(row, buffer) for each row on several threads; a thread's buffer has `floats` floats.
+template <class Run>
+void each_row(std::size_t rows, std::size_t floats, std::size_t units, int threads, Run run) {
+    const auto workers = make_workers(threads, units);
+    std::vector<std::vector<float>> buffers(workers.threads, std::vector<float>(floats));
+    nb::gil_scoped_release release;
+    const std::size_t parts = std::min<std::size_t>(rows, workers.threads);
+    workers.each(parts, [&](std::size_t part, int worker) {
+        for (std::size_t row = part * rows / parts; row < (part + 1) * rows / parts; ++row)
+            run(std::int64_t(row), buffers[worker].data());
+    });
+}
+
+void check(bool fits) {
+    if (!fits) throw nb::value_error("the shapes of the arrays do not fit to each other");
+}
+
+template <class Value, int dimensions>
+using Array = nb::ndarray<Value, nb::ndim<dimensions>, nb::c_contig, nb::device::cpu>;
+
+template <class Value>
+void likely(Array<const Value, 2> logits, double least, Array<std::int64_t, 2> tokens,
+            Array<float, 2> scores, Array<float, 1> totals, int threads) {
+    constexpr std::size_t logits_a_thread = 1 << 18, block = 64;
+    const std::size_t rows = logits.shape(0), vocabulary = logits.shape(1);
+    check(tokens.shape(0) == rows && scores.shape(0) == rows && totals.shape(0) == rows &&
+          scores.shape(1) == tokens.shape(1));
+    const minrisk::LikelyProblem<Value> problem{
+        logits.data(), std::int64_t(vocabulary), float(least), std::int64_t(tokens.shape(1)),
+        tokens.data(), scores.data(), totals.data()};
+    each_row(rows, vocabulary / block + 1, 1 + rows * vocabulary / logits_a_thread, threads,
+             [&](std::int64_t row, float* buffer) {
+                 sampling_kernels<Value>().likely(problem, row, buffer);
+             });
+}
+
+constexpr std::size_t spare_lanes = 16, attended_a_thread = 1 << 21;
+
+template <class Value>
+void self_attention(Array<const Value, 3> queries, Array<const Value, 3> keys,
+                    Array<const Value, 3> values, Array<Value, 4> cache,
+                    Array<const std::int32_t, 2> paths, Array<Value, 3> out, int threads) {
+    const std::size_t rows = queries.shape(0), heads = queries.shape(1), size = queries.shape(2),
+                      tokens = paths.shape(1), slots = cache.shape(1);
+    for (const auto& other : {keys, values, Array<const Value, 3>(out)})
+        check(other.shape(0) == rows && other.shape(1) == heads && other.shape(2) == size);
+    check(cache.shape(0) == 2 && cache.shape(2) == heads && cache.shape(3) == size &&
+          paths.shape(0) >= rows && tokens > 0);
+    const minrisk::SelfAttention<Value> problem{
+        queries.data(), keys.data(), values.data(), cache.data(),
+        cache.data() + slots * heads * size, paths.data(), std::int64_t(tokens),
+        std::int64_t(heads), std::int64_t(size), 1 / std::sqrt(float(size)), out.data()};
+    each_row(rows, tokens + spare_lanes, 1 + rows * tokens * heads * size / attended_a_thread,
+             threads, [&](std::int64_t row, float* buffer) {
+                 sampling_kernels<Value>().self_attention(problem, row, buffer);
+             });
+}
+
+template <class Value>
+void cross_attention(Array<const Value, 3> queries, Array<const Value, 5> cache, Ints sources,
+                     Ints lengths, Array<Value, 3> out, int threads) {
+    const std::size_t rows = queries.shape(0), heads = queries.shape(1), size = queries.shape(2),
+                      capacity = cache.shape(3);
+    check(out.shape(0) == rows && out.shape(1) == heads && out.shape(2) == size &&
+          cache.shape(0) == 2 && cache.shape(2) == heads && cache.shape(4) == size &&
+          sources.shape(0) == rows && lengths.shape(0) == cache.shape(1));
+    check_rows(sources, cache.shape(1));
+    const std::size_t half = cache.shape(1) * heads * capacity * size;
+    const minrisk::CrossAttention<Value> problem{
+        queries.data(), cache.data(), cache.data() + half, sources.data(), lengths.data(),
+        std::int64_t(capacity), std::int64_t(heads), std::int64_t(size),
+        1 / std::sqrt(float(size)), out.data()};
+    each_row(rows, capacity + spare_lanes, 1 + rows * capacity * heads * size / attended_a_thread,
+             threads, [&](std::int64_t row, float* buffer) {
+                 sampling_kernels<Value>().cross_attention(problem, row, buffer);
+             });
+}
+
+template <class Value>
+void bind_sampling(nb::module_& m) {
+    // converted arrays would be copies, and a result would be written to a copy
+    const auto array = nb::arg().noconvert();
+    m.def("likely", &likely<Value>, array, nb::arg(), array, array, array, nb::arg());
+    m.def("self_attention", &self_attention<Value>, array, array, array, array, array, array,
+          nb::arg());
+    m.def("cross_attention", &cross_attention<Value>, array, array, array, array, array,
+          nb::arg());
+}
+
 void set_simd(const std::string& name) {
     const minrisk::Kernels* found = minrisk::kernels_named(name);
     if (!found) throw nb::value_error(("this machine has no kernels named '" + name + "'").c_str());
@@ -288,6 +396,9 @@ NB_MODULE(_native, m) {
     bind_chrf(m.def_submodule("chrf"));
     bind_bleu(m.def_submodule("bleu"));
     m.def_submodule("ter").def("edits", &ter_edits);
+    nb::module_ sampling = m.def_submodule("sampling");
+    bind_sampling<float>(sampling);
+    bind_sampling<std::uint16_t>(sampling);
     m.def("set_simd", &set_simd, "Use the kernels of this name: avx512, avx2 or portable.");
     m.def("simd", [] { return std::string(kernels->name); });
     m.def("available_simd", [] {

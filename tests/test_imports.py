@@ -18,7 +18,7 @@ SOURCE = ROOT / "src" / "minrisk"
 PLAIN = {f"_core.{name}" for name in (
     "arrays", "errors", "options", "weights", "segment", "groups", "lazy", "process",
     "sqlite_cache", "sampler", "texts", "vote", "names", "fingerprint",
-    "calibration", "token_confidence", "json_values")} | {"version"}
+    "calibration", "token_confidence", "json_values", "native")} | {"version"}
 PROTOCOLS = PLAIN | {f"_core.{name}" for name in (
     "metric", "adapters", "strategy", "pool", "batch", "registry", "signature")}
 CORE = PROTOCOLS | {"_core.reference_parts", "_core.decoding"}
@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "_core.lazy": set(),
     "version": set(),
     "_core.process": {"_core.errors"},
+    "_core.native": {"_core.errors"},
     "_core.texts": {"_core.errors"},
     "_core.names": set(),
     "_core.json_values": set(),

@@ -69,9 +69,25 @@ class _Ter(ModuleType):
     def edits(hyp_words: _Ints, hyp_offsets: _Ints, ref_words: _Ints, ref_offsets: _Ints,
               threads: int, /) -> _Floats: ...
 
+# numbers of a model are float32, or bfloat16 as uint16
+_Numbers = npt.NDArray[np.float32] | npt.NDArray[np.uint16]
+
+@type_check_only
+class _Sampling(ModuleType):
+    @staticmethod
+    def likely(logits: _Numbers, least: float, tokens: _Ints, scores: npt.NDArray[np.float32],
+               totals: npt.NDArray[np.float32], threads: int, /) -> None: ...
+    @staticmethod
+    def self_attention(queries: _Numbers, keys: _Numbers, values: _Numbers, cache: _Numbers,
+                       paths: npt.NDArray[np.int32], out: _Numbers, threads: int, /) -> None: ...
+    @staticmethod
+    def cross_attention(queries: _Numbers, cache: _Numbers, sources: _Ints, lengths: _Ints,
+                        out: _Numbers, threads: int, /) -> None: ...
+
 chrf: Final[_Chrf]
 bleu: Final[_Bleu]
 ter: Final[_Ter]
+sampling: Final[_Sampling]
 
 def set_simd(name: str, /) -> None:
     """Use the kernels of this name: avx512, avx2 or portable."""

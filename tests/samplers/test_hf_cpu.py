@@ -1,4 +1,4 @@
-"""Sampling on a CPU: faster layers draw what torch's own draw, and are left out where they fail."""
+"""Sampling on a CPU: layers of oneDNN and kernels of the native core, beside plain torch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ torch = pytest.importorskip("torch", reason="needs the extra minrisk[hf]")
 transformers = pytest.importorskip("transformers", reason="needs the extra minrisk[hf]")
 
 import tiny_models
+from minrisk import _native as core
 from minrisk._core.errors import InputError
 from minrisk._torch import onednn
 from minrisk._torch.int8 import Int8Linear, int8_not_supported_reasons
-from minrisk.samplers.hf import Transformers
+from minrisk.samplers.hf import Transformers, native
+from minrisk.samplers.hf.attention import KVCache, NativeAttention, TorchAttention
 from tolerance import assert_close
 
 CPU = torch.device("cpu")
@@ -52,6 +54,97 @@ def test_layers_of_onednn_draw_what_those_of_torch_draw(kind, tmp_path, monkeypa
         assert [(own.tokens, own.count) for own in some] == [
             (own.tokens, own.count) for own in others]
         assert_close(*([own.logprob for own in part] for part in (some, others)), "fp32")
+
+
+@pytest.fixture(params=core.available_simd())
+def simd(request):
+    """Runs a test with each instruction set."""
+    before = core.simd()
+    core.set_simd(request.param)
+    yield request.param
+    core.set_simd(before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("vocabulary", [7, 256, 1000])
+def test_likely_tokens_are_those_of_a_sorted_log_softmax(simd, dtype, vocabulary):
+    torch.manual_seed(vocabulary)
+    logits = (3 * torch.randn(9, vocabulary)).to(dtype)
+    logits[:, :5] = -torch.inf  # banned
+    logits[3] = -torch.inf
+    logits[3, 6] = 2.0
+    tokens, scores, totals = native.likely(logits, np.log(0.02), 52)
+    logs = logits.float().log_softmax(1)
+    assert_close(totals, logits.float().logsumexp(1), "fp32")
+    for row in range(9):
+        wanted = {int(i): float(logs[row, i])
+                  for i in (logs[row] >= np.log(0.02)).nonzero()[:, 0]}
+        found = {int(token): float(score)
+                 for token, score in zip(tokens[row], scores[row], strict=True) if score > -np.inf}
+        assert found.keys() == (wanted or {int(logs[row].argmax()): 0}).keys()
+        assert_close([found[i] for i in wanted], [*wanted.values()], "fp32", scale=10)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_logits_that_are_no_numbers_have_no_likely_tokens(simd, value):
+    logits = torch.zeros(2, 300)
+    logits[1, 270] = value
+    _, scores, totals = native.likely(logits, np.log(0.02), 52)
+    assert totals.isfinite().tolist() == [True, False]
+    assert not (scores[1] > -np.inf).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("size", [8, 64, 72])
+def test_attention_reads_the_prefix_tree_as_torch_does(simd, dtype, size):
+    torch.manual_seed(size)
+    rows, heads, slots, length, sources = 5, 3, 40, 7, 2
+    lengths, source = torch.tensor([4, 6]), torch.tensor([0, 0, 0, 1, 1])
+    self_kv, cross_kv = (torch.randn(*shape).to(dtype)
+                         for shape in ((1, 2, slots, heads, size), (1, 2, sources, heads, 6, size)))
+    paths = torch.randint(0, 30, (rows, length), dtype=torch.int32)
+    paths[:, -1] = torch.arange(30, 30 + rows)
+    new = torch.randn(3, rows, heads, size).to(dtype)
+    found, caches = [], []
+    for kind in (NativeAttention, TorchAttention):
+        cache = KVCache(self_kv.clone(), paths, cross_kv, lengths)
+        attention = kind(cache, length, source)
+        found.append(torch.stack([attention.self_attention(0, *new),
+                                  attention.cross_attention(0, new[0])]))
+        caches.append(cache.self_kv)
+    assert torch.equal(*caches)
+    assert_close(*found, "fp32" if dtype == torch.float32 else "bf16")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_instruction_sets_sample_from_the_same_bits(dtype):
+    torch.manual_seed(0)
+    logits = torch.randn(4, 1000).to(dtype)
+    cache, paths = torch.randn(2, 9, 2, 40).to(dtype), torch.arange(8, dtype=torch.int32).view(2, 4)
+    new = torch.randn(3, 2, 2, 40).to(dtype)
+    before, runs = core.simd(), []
+    for name in core.available_simd():
+        core.set_simd(name)
+        runs.append([*native.likely(logits, np.log(0.001), 1000),
+                     native.self_attention(*new, cache.clone(), paths)])
+    core.set_simd(before)
+    for run in runs:
+        for one, first in zip(run, runs[0], strict=True):
+            assert torch.equal(one, first)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_the_native_core_draws_what_torch_draws(dtype, tmp_path, monkeypatch):
+    tiny_models.save(tmp_path, "marian")
+    found = sampler(tmp_path, dtype=dtype).sample(SOURCES, 200)
+    monkeypatch.setattr(native, "native_core", lambda: None)
+    wanted = sampler(tmp_path, dtype=dtype).sample(SOURCES, 200)
+    for some, others in zip(found, wanted, strict=True):
+        theirs = {own.tokens: own for own in others}
+        common = [own for own in some if own.tokens in theirs]
+        assert sum(own.count for own in common) > 150
+        assert_close(*([[own.logprob, own.truncated_logprob] for own in part]
+                       for part in (common, [theirs[own.tokens] for own in common])), dtype)
 
 
 @NEEDS_INT8

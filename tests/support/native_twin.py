@@ -16,7 +16,7 @@ def check_twin(metric: Any, case: Case) -> None:
     """Both give the same numbers, for texts and for averages."""
     native = _everything(metric, case)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_backend, "_native", lambda: None)
+        patch.setattr(_backend, "native_core", lambda: None)
         for ours, plain in zip(native, _everything(metric, case), strict=True):
             assert_close(ours, plain, scale=100)
 

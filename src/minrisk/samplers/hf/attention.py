@@ -1,4 +1,4 @@
-"""Attention of the rows of a batch to the KV cache, with torch or with our Triton kernels.
+"""Attention of the rows of a batch to the KV cache: torch, the native core, or Triton kernels.
 
 Self-attention keys and values are stored once per distinct prefix, cross-attention keys and values
 once per source. Rows of the same source are adjacent.
@@ -19,6 +19,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from minrisk._core.arrays import Ints
 from minrisk._core.lazy import lazy
+from minrisk.samplers.hf import native
+from minrisk.samplers.hf.logits_processing import Logits
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
 
 
@@ -79,7 +81,7 @@ class Network(Protocol):
         """
         ...
 
-    def step(self, tokens: Tensor, position: Tensor, attention: Attention) -> Tensor:
+    def step(self, tokens: Tensor, position: Tensor, attention: Attention) -> Logits:
         """(R, V) logits after the tokens (R,), which are all at the same position (1,)."""
         ...
 
@@ -158,6 +160,19 @@ class TorchAttention:
     def _by_row(self, per_source: Tensor) -> Tensor:
         """(R, heads, ...) from (S, heads, widest, ...)."""
         return per_source.transpose(1, 2).flatten(0, 1)[self._places]
+
+
+@dataclass(frozen=True)
+class NativeAttention(TorchAttention):
+    """Attention with the native core, which reads the cache in place; shared prompts by torch."""
+
+    def self_attention(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        return native.self_attention(queries, keys, values, self.cache.self_kv[layer],
+                                     self.cache.paths[: len(keys), : self.length])
+
+    def cross_attention(self, layer: int, queries: Tensor) -> Tensor:
+        return native.cross_attention(queries, self.cache.cross_kv[layer], self.source,
+                                      self.cache.lengths)
 
 
 @dataclass(frozen=True)

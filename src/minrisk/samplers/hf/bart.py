@@ -22,6 +22,7 @@ from minrisk._torch.int8 import Int8Linear
 from minrisk._torch.onednn import OneDnnLinear
 from minrisk.samplers.hf.attention import Attention
 from minrisk.samplers.hf.generic_decoder import encode, state_reasons
+from minrisk.samplers.hf.logits_processing import Logits, ProjectedLogits
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
 
 _VOCABULARY_MULTIPLE = 64  # matrix products of other sizes take twice as long
@@ -85,7 +86,7 @@ class BartLike:
             for layer in self._layers])
         return cross_kv, mask.sum(1), None
 
-    def step(self, tokens: Tensor, position: Tensor, attention: Attention) -> Tensor:
+    def step(self, tokens: Tensor, position: Tensor, attention: Attention) -> Logits:
         """(R, V) logits after the tokens (R,), which are all at one position (1,)."""
         x = self._embed(tokens, position)
         for number, layer in enumerate(self._layers):
@@ -98,7 +99,7 @@ class BartLike:
             x = self._residual(x, layer.final_layer_norm, partial(_feed_forward, layer))
         norm = getattr(self._decoder, "layer_norm", None)
         x = x if norm is None else norm(x)
-        return self._project(x)
+        return ProjectedLogits(x, self._project) if x.device.type == "cpu" else self._project(x)
 
     def _embed(self, tokens: Tensor, position: Tensor) -> Tensor:
         places = self._positions[position]  # (1, heads * D)

@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 
 from minrisk._torch.cuda_graphs import next_power_of_two
 from minrisk._torch.device import upload
-from minrisk.samplers.hf.logits_processing import GenerationSettings, LogitsProcessing
+from minrisk.samplers.hf.logits_processing import GenerationSettings, Logits, LogitsProcessing
 from minrisk.samplers.hf.truncation import Candidates
 
 _PARTS = 6  # vectors in a packed state, with one integer per sample
@@ -167,7 +167,7 @@ class Draw:
         """Whether a CUDA graph can capture it: the same at every step, entirely on the device."""
         return self.processing.is_recordable and self.settings.stop is None
 
-    def __call__(self, logits: Tensor, history: Callable[[], Tensor],
+    def __call__(self, logits: Logits, history: Callable[[], Tensor],
                  inputs: Tensor) -> DrawnTokens:
         """Draw from logits (R, V) of rows with a history (R, T); `inputs` holds a uniform random
         number per sample, and the packed state, as one tensor of integers.

@@ -12,7 +12,14 @@ import torch
 from torch import Tensor
 
 from minrisk._torch.device import triton_not_supported_reasons, upload
-from minrisk.samplers.hf.attention import KVCache, Network, TorchAttention, TritonAttention
+from minrisk.samplers.hf import native
+from minrisk.samplers.hf.attention import (
+    KVCache,
+    NativeAttention,
+    Network,
+    TorchAttention,
+    TritonAttention,
+)
 from minrisk.samplers.hf.bart import BartLike
 from minrisk.samplers.hf.causal import CausalNetwork
 from minrisk.samplers.hf.drawing import Draw, DrawnTokens, sample_room
@@ -41,6 +48,9 @@ class FastDecoder:
         self._device = model.device
         is_fused = not triton_not_supported_reasons(self._device)
         self._graphs = RecordedSteps(self._network) if is_fused else None
+        self._attention = (TorchAttention
+                           if native.not_supported_reasons(self._device, model.dtype)
+                           else NativeAttention)
         self.token_bytes = token_bytes(model)
         self._vocabulary = vocabulary_size(model)
         self._max_recorded_bytes = _RECORDED_SHARE * (
@@ -91,7 +101,7 @@ class FastDecoder:
                            tokens.device)
 
         def launch() -> DrawnTokens:
-            attention = (TorchAttention(cache, self._prefixes.length, self._source)
+            attention = (self._attention(cache, self._prefixes.length, self._source)
                          if self._graphs is None else TritonAttention(addresses, self._source))
             logits = self._network.step(tokens, addresses[-1:], attention)
             return draw(logits, step_input.history, inputs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ from minrisk._core.errors import InputError
 from minrisk.samplers.hf.stop_strings import StopStrings
 from minrisk.samplers.hf.truncation import Candidates, Truncation
 
+_ROWS_PER_PART = 64  # rows whose logits are computed at a time
 # settings that need more than the prefix, and the values that disable them
 _UNSUPPORTED_SETTINGS: dict[str, tuple[object, ...]] = {
     "guidance_scale": (None, 1, 1.0),
@@ -41,6 +42,29 @@ _UNSUPPORTED_SETTINGS: dict[str, tuple[object, ...]] = {
     "stop_strings": (None,),
     "max_time": (None,),
 }
+
+
+@dataclass(frozen=True)
+class ProjectedLogits:
+    """Logits (R, V) that are computed when they are needed: on a CPU, those of some rows at a time
+    stay in its cache.
+    """
+
+    hidden: Tensor  # (R, D)
+    project: Callable[[Tensor], Tensor]
+
+    @property
+    def device(self) -> torch.device:
+        return self.hidden.device
+
+    def whole(self) -> Tensor:
+        return self.project(self.hidden)
+
+    def parts(self) -> Iterator[Tensor]:
+        return map(self.project, self.hidden.split(_ROWS_PER_PART))
+
+
+Logits: TypeAlias = "Tensor | ProjectedLogits"
 
 
 @dataclass(frozen=True)
@@ -60,20 +84,29 @@ class LogitsProcessing:
         """Whether a CUDA graph can capture it: the same at every step, entirely on the device."""
         return not self.processors
 
-    def __call__(self, logits: Tensor, history: Callable[[], Tensor]) -> Candidates:
+    def __call__(self, logits: Logits, history: Callable[[], Tensor]) -> Candidates:
         """Candidates from logits (R, V), which are modified in place; `history` is (R, T)."""
-        banned = logits[:, self.banned_on_device].float()
-        if len(self.banned) != 1:  # logsumexp of one logit is the logit, without seven kernels
-            banned = banned.logsumexp(1, keepdim=True)
-        logits.index_fill_(1, self.banned_on_device, -math.inf)
         if self.is_recordable and self.truncation.uses_likely_kernel(logits.device):
-            return self.truncation.likely(logits, banned)
+            parts = [logits] if isinstance(logits, Tensor) else logits.parts()
+            return self.truncation.likely((part, self._ban(part)) for part in parts)
+        if not isinstance(logits, Tensor):
+            logits = logits.whole()
+        banned = self._ban(logits)
         scores = logs = logits.log_softmax(1, dtype=torch.float32)
         known = logits[:1].argmax(1)  # a token with a finite logit
         total = logits[:, known].float() - logs[:, known]
         if self.processors:
             scores = self.processors(history(), logits.float()).log_softmax(1)
         return self.truncation(scores, logs, total - torch.logaddexp(total, banned))
+
+
+    def _ban(self, logits: Tensor) -> Tensor:
+        """(R, 1) the logsumexp of the logits of banned tokens, which become -inf in place."""
+        banned = logits[:, self.banned_on_device].float()
+        if len(self.banned) != 1:  # logsumexp of one logit is the logit, without seven kernels
+            banned = banned.logsumexp(1, keepdim=True)
+        logits.index_fill_(1, self.banned_on_device, -math.inf)
+        return banned
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ is short if possible: this takes two passes over the vocabulary instead of ten.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import starmap
 from typing import ClassVar, Protocol
 
 import torch
@@ -17,9 +18,10 @@ from torch import Tensor
 
 from minrisk._core.options import Options, option
 from minrisk._torch.device import triton_not_supported_reasons
+from minrisk.samplers.hf import native
 
 _MAX_TIES = 32  # ties with the k-th token for which a short list has room
-_KERNEL_MARGIN = 1e-4  # tolerance for differences between log-probabilities of kernel and torch
+_KERNEL_MARGIN = 1e-4  # tolerance for differences between log-probabilities of kernels and torch
 _FIRST_LIST_TOKENS = 256  # length of the list if the options do not bound the candidates
 _LOGITS_COPIES = 4  # copies of the logits in memory at a time, without the kernel
 Cut = Callable[[Tensor], Tensor]  # log-probabilities (R, K), best first -> mask of those to keep
@@ -79,6 +81,10 @@ class LikelyTokens:
         return SampledTokens(found, found // self.table.shape[1], self.table.view(-1, 3)[found])
 
 
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
 def _search(cumulative: Tensor, uniforms: Tensor) -> Tensor:
     """(N,) position of each uniform number in the cumulative distributions of all rows.
 
@@ -121,24 +127,35 @@ class Truncation(Options):
         return self._shortlist(scores, logs, shift, self._width())
 
     def uses_likely_kernel(self, device: torch.device) -> bool:
-        """Whether only epsilon bounds the candidates, so that the kernel can find them."""
+        """Whether only epsilon bounds the candidates, so that a kernel can find them."""
         asked = self.epsilon and self.is_complete and self.temperature == 1
-        return bool(asked) and not triton_not_supported_reasons(device)
+        return bool(asked) and not (triton_not_supported_reasons(device)
+                                    and native.not_supported_reasons(device))
 
     def bytes_per_logit(self, device: torch.device) -> int:
         """Bytes of memory per logit for finding candidates."""
         return 4 if self.uses_likely_kernel(device) else 4 * _LOGITS_COPIES
 
-    def likely(self, logits: Tensor, banned: Tensor) -> Candidates:
-        """Candidates from logits (R, V); `banned` (R, 1) is the logsumexp of banned tokens."""
-        from minrisk.samplers.hf import kernels
+    def likely(self, parts: Iterable[tuple[Tensor, Tensor]]) -> Candidates:
+        """Candidates from logits (R, V) in parts of some rows, each with the logsumexp of banned
+        tokens (R, 1).
+        """
+        tokens, scores, full = map(_joined, zip(*starmap(self._likely, parts), strict=True))
+        return self._apply_cuts(scores, tokens, full, None)
 
+    def _likely(self, logits: Tensor, banned: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Tokens (R, K), best first, with their log-probabilities, and those under the model."""
+        if triton_not_supported_reasons(logits.device):
+            find = native.likely
+        else:
+            from minrisk.samplers.hf import kernels
+
+            find = kernels.likely
         width = min(self._width(), logits.shape[1])
-        least = math.log(self.epsilon) - _KERNEL_MARGIN
-        tokens, scores, totals = kernels.likely(logits, least, width)
+        tokens, scores, totals = find(logits, math.log(self.epsilon) - _KERNEL_MARGIN, width)
         scores, order = scores.sort(1, descending=True)
         full = scores + (totals[:, None] - torch.logaddexp(totals[:, None], banned))
-        return self._apply_cuts(scores, tokens.gather(1, order), full, None)
+        return tokens.gather(1, order), scores, full
 
     def _shortlist(self, scores: Tensor, logs: Tensor, shift: Tensor, width: int) -> Candidates:
         """Candidates from the `width` most likely tokens."""

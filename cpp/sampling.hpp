@@ -1,0 +1,63 @@
+// Input of the kernels of sampling. No standard library here, as in `kernel.hpp`.
+#pragma once
+
+#include <cstdint>
+
+namespace minrisk {
+
+// Rows of logits (R, vocabulary); `Value` is float, or bfloat16 as 16 bits.
+template <class Value>
+struct LikelyProblem {
+    const Value* logits;
+    std::int64_t vocabulary;
+    float least;           // the least log-probability of a likely token
+    std::int64_t width;    // tokens of a row at most
+    std::int64_t* tokens;  // (R, width), the likely ones; padded with 0
+    float* scores;         // (R, width) their log-probabilities; padded with -inf
+    float* totals;         // (R,) logarithms of the sums of exponentials
+};
+
+// Attention of rows to the tokens of their own prefixes.
+template <class Value>
+struct SelfAttention {
+    const Value *queries, *keys, *values;  // (R, heads, size) of the new tokens
+    Value *cached_keys, *cached_values;    // (slots, heads, size)
+    const std::int32_t* paths;             // (R, tokens) slots; the last one is for the new token
+    std::int64_t tokens, heads, size;
+    float scale;
+    Value* out;  // (R, heads, size)
+};
+
+// Attention of rows to their sources.
+template <class Value>
+struct CrossAttention {
+    const Value* queries;                // (R, heads, size)
+    const Value *keys, *values;          // (sources, heads, capacity, size)
+    const std::int64_t *sources, *lengths;  // (R,) and (sources,)
+    std::int64_t capacity, heads, size;
+    float scale;
+    Value* out;  // (R, heads, size)
+};
+
+// Each function runs one row, with `buffer` for its own use: one float for each block of logits, or
+// for each token and `lanes` more.
+template <class Value>
+struct SamplingKernels {
+    void (*likely)(const LikelyProblem<Value>&, std::int64_t row, float* buffer);
+    void (*self_attention)(const SelfAttention<Value>&, std::int64_t row, float* buffer);
+    void (*cross_attention)(const CrossAttention<Value>&, std::int64_t row, float* buffer);
+};
+
+// One instruction set.
+struct Sampling {
+    SamplingKernels<float> single;
+    SamplingKernels<std::uint16_t> half;  // bfloat16
+};
+
+extern const Sampling portable_sampling;
+#if defined(MINRISK_X86)
+extern const Sampling avx2_sampling;
+extern const Sampling avx512_sampling;
+#endif
+
+}  // namespace minrisk

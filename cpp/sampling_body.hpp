@@ -1,0 +1,255 @@
+// The kernels of sampling: likely tokens of rows of logits, and attention of rows to cached tokens.
+// Sums go over sixteen lanes in one fixed order, so that all instruction sets give the same bits.
+//
+// Written once over `register_bytes`; included inside a namespace of the including file's own.
+
+using FloatRegister = float __attribute__((vector_size(register_bytes)));
+using IntRegister = std::int32_t __attribute__((vector_size(register_bytes)));
+
+constexpr int float_lanes = 16;
+
+struct Floats {
+    static constexpr int count = float_lanes * 4 / register_bytes, width = register_bytes / 4;
+    FloatRegister parts[count];
+};
+
+inline float as_float(float value) { return value; }
+
+inline float as_float(std::uint16_t bfloat16) {
+    const std::uint32_t bits = std::uint32_t(bfloat16) << 16;
+    float value;
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+inline void store_float(float* to, float value) { *to = value; }
+
+inline void store_float(std::uint16_t* to, float value) {  // rounds half to even
+    std::uint32_t bits;
+    __builtin_memcpy(&bits, &value, sizeof bits);
+    *to = value == value ? std::uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16) : 0x7fc0;
+}
+
+[[gnu::always_inline]] inline Floats load_floats(const float* from) {
+    Floats result;  // part by part: GCC copies the whole through memory
+    for (int i = 0; i < Floats::count; ++i)
+        __builtin_memcpy(&result.parts[i], from + i * Floats::width, register_bytes);
+    return result;
+}
+
+[[gnu::always_inline]] inline Floats load_floats(const std::uint16_t* from) {
+    using Half = std::uint16_t __attribute__((vector_size(register_bytes / 2)));
+    using Bits = std::uint32_t __attribute__((vector_size(register_bytes)));
+    Floats result;
+    for (int i = 0; i < Floats::count; ++i) {
+        Half half;
+        __builtin_memcpy(&half, from + i * Floats::width, sizeof half);
+        result.parts[i] = (FloatRegister)(__builtin_convertvector(half, Bits) << 16);
+    }
+    return result;
+}
+
+[[gnu::always_inline]] inline void store_floats(float* to, const Floats& values) {
+    for (int i = 0; i < Floats::count; ++i)
+        __builtin_memcpy(to + i * Floats::width, &values.parts[i], register_bytes);
+}
+
+[[gnu::always_inline]] inline void store_floats(std::uint16_t* to, const Floats& values) {
+    float lanes[float_lanes];
+    __builtin_memcpy(lanes, &values, sizeof lanes);
+    for (int i = 0; i < float_lanes; ++i) store_float(to + i, lanes[i]);
+}
+
+[[gnu::always_inline]] inline float sum(const Floats& values) {
+    float lanes[float_lanes];
+    __builtin_memcpy(lanes, &values, sizeof lanes);
+    for (int step = float_lanes / 2; step; step /= 2)
+        for (int i = 0; i < step; ++i) lanes[i] += lanes[i + step];
+    return lanes[0];
+}
+
+[[gnu::always_inline]] inline float largest(const Floats& values) {
+    float lanes[float_lanes];
+    __builtin_memcpy(lanes, &values, sizeof lanes);
+    for (int step = float_lanes / 2; step; step /= 2)
+        for (int i = 0; i < step; ++i)
+            lanes[i] = lanes[i] > lanes[i + step] ? lanes[i] : lanes[i + step];
+    return lanes[0];
+}
+
+// e to the power of numbers of at most 0; NaN stays NaN. After Cephes: two to an integer, times a
+// polynomial of the rest.
+[[gnu::always_inline]] inline FloatRegister exponential(FloatRegister x) {
+    x = x < -87.0f ? (FloatRegister){} - 87.0f : x;
+    constexpr float to_integer = 12582912.0f;  // 1.5 * 2^23, whose last bit is worth 1
+    const FloatRegister shifted = x * 1.44269504088896341f + to_integer;
+    const FloatRegister n = shifted - to_integer;
+    const FloatRegister r = x - n * 0.693359375f - n * -2.12194440e-4f;
+    FloatRegister p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    return p * (FloatRegister)(((IntRegister)shifted << 23) + (127 << 23));
+}
+
+[[gnu::always_inline]] inline float exponential(float x) {
+    FloatRegister all = {};
+    all[0] = x;
+    return exponential(all)[0];
+}
+
+constexpr int likely_block = 256;  // logits of which the largest is remembered
+constexpr float below_all = -1e30f;  // finite, because -inf less -inf is NaN
+
+// One block of logits: adds to the sums of exponentials, relative to the largest logit so far.
+template <class Value>
+[[gnu::always_inline]] inline float add_block(const Value* logits, float& top, Floats* sums) {
+    Floats most = load_floats(logits);
+    for (int i = float_lanes; i < likely_block; i += float_lanes) {
+        const Floats values = load_floats(logits + i);
+        for (int p = 0; p < Floats::count; ++p)
+            most.parts[p] = values.parts[p] > most.parts[p] ? values.parts[p] : most.parts[p];
+    }
+    const float own = largest(most);
+    if (own > top) {
+        const float factor = exponential(top - own);
+        for (int i = 0; i < 4; ++i)
+            for (int p = 0; p < Floats::count; ++p) sums[i].parts[p] *= factor;
+        top = own;
+    }
+    for (int i = 0; i < likely_block; i += 4 * float_lanes)
+        for (int k = 0; k < 4; ++k) {
+            const Floats values = load_floats(logits + i + k * float_lanes);
+            for (int p = 0; p < Floats::count; ++p)
+                sums[k].parts[p] += exponential(values.parts[p] - top);
+        }
+    return own;
+}
+
+template <class Value>
+void likely_of(const LikelyProblem<Value>& problem, std::int64_t row, float* tops) {
+    const Value* logits = problem.logits + row * problem.vocabulary;
+    const std::int64_t blocks = problem.vocabulary / likely_block,
+                       rest = problem.vocabulary % likely_block;
+    Floats sums[4] = {};
+    float top = below_all;
+    for (std::int64_t b = 0; b < blocks; ++b)
+        tops[b] = add_block(logits + b * likely_block, top, sums);
+    if (rest) {
+        float padded[likely_block];
+        for (int i = 0; i < likely_block; ++i)
+            padded[i] = i < rest ? as_float(logits[blocks * likely_block + i]) : -__builtin_inff();
+        tops[blocks] = add_block(padded, top, sums);
+    }
+    for (int p = 0; p < Floats::count; ++p)
+        sums[0].parts[p] += sums[1].parts[p] + (sums[2].parts[p] + sums[3].parts[p]);
+    const float total = top + __builtin_logf(sum(sums[0]));
+    const float least = total + problem.least < top ? total + problem.least : top;
+    std::int64_t* tokens = problem.tokens + row * problem.width;
+    float* scores = problem.scores + row * problem.width;
+    std::int64_t found = 0;
+    for (std::int64_t b = 0; b < blocks + (rest > 0); ++b) {
+        if (!(tops[b] >= least)) continue;
+        const std::int64_t end = b < blocks ? (b + 1) * likely_block : problem.vocabulary;
+        for (std::int64_t i = b * likely_block; i < end && found < problem.width; ++i) {
+            const float value = as_float(logits[i]);
+            if (!(value >= least)) continue;
+            tokens[found] = i;
+            scores[found++] = value - total;
+        }
+    }
+    for (; found < problem.width; ++found) {
+        tokens[found] = 0;
+        scores[found] = -__builtin_inff();
+    }
+    problem.totals[row] = total;
+}
+
+// Attention of one head of a row to `tokens` keys and values, which `key` and `value` find.
+template <class Value, class Key, class Find>
+[[gnu::always_inline]] inline void attend(const Value* query, std::int64_t size, float scale,
+                                          std::int64_t tokens, Key key, Find value, float* weights,
+                                          Value* out) {
+    const std::int64_t whole = size / float_lanes * float_lanes;
+    float top = below_all;
+    for (std::int64_t t = 0; t < tokens; ++t) {
+        const Value* other = key(t);
+        Floats products = {};
+        for (std::int64_t d = 0; d < whole; d += float_lanes) {
+            const Floats a = load_floats(query + d), b = load_floats(other + d);
+            for (int p = 0; p < Floats::count; ++p) products.parts[p] += a.parts[p] * b.parts[p];
+        }
+        float score = sum(products);
+        for (std::int64_t d = whole; d < size; ++d) score += as_float(query[d]) * as_float(other[d]);
+        weights[t] = score * scale;
+        top = weights[t] > top ? weights[t] : top;
+    }
+    float mass = 0;
+    for (std::int64_t t = 0; t < tokens; t += Floats::width) {
+        FloatRegister some;
+        __builtin_memcpy(&some, weights + t, sizeof some);  // the buffer has room for the last one
+        some = exponential(some - top);
+        __builtin_memcpy(weights + t, &some, sizeof some);
+        for (std::int64_t i = t; i < t + Floats::width && i < tokens; ++i) mass += weights[i];
+    }
+    for (std::int64_t d = 0; d < whole; d += float_lanes) {
+        Floats found = {};
+        for (std::int64_t t = 0; t < tokens; ++t) {
+            const Floats values = load_floats(value(t) + d);
+            for (int p = 0; p < Floats::count; ++p)
+                found.parts[p] += values.parts[p] * weights[t];
+        }
+        for (int p = 0; p < Floats::count; ++p) found.parts[p] /= mass;
+        store_floats(out + d, found);
+    }
+    for (std::int64_t d = whole; d < size; ++d) {
+        float found = 0;
+        for (std::int64_t t = 0; t < tokens; ++t) found += as_float(value(t)[d]) * weights[t];
+        store_float(out + d, found / mass);
+    }
+}
+
+// Writes the new key and value of a row, and attends to its own tokens.
+template <class Value>
+void self_attention_of(const SelfAttention<Value>& problem, std::int64_t row, float* weights) {
+    const std::int64_t width = problem.heads * problem.size;
+    const std::int32_t* path = problem.paths + row * problem.tokens;
+    const std::int64_t slot = path[problem.tokens - 1];
+    __builtin_memcpy(problem.cached_keys + slot * width, problem.keys + row * width,
+                     width * sizeof(Value));
+    __builtin_memcpy(problem.cached_values + slot * width, problem.values + row * width,
+                     width * sizeof(Value));
+    for (std::int64_t head = 0; head < problem.heads; ++head) {
+        const std::int64_t at = head * problem.size;
+        attend(
+            problem.queries + row * width + at, problem.size, problem.scale,
+            problem.tokens,
+            [&](std::int64_t t) { return problem.cached_keys + path[t] * width + at; },
+            [&](std::int64_t t) { return problem.cached_values + path[t] * width + at; }, weights,
+            problem.out + row * width + at);
+    }
+}
+
+template <class Value>
+void cross_attention_of(const CrossAttention<Value>& problem, std::int64_t row, float* weights) {
+    const std::int64_t source = problem.sources[row], tokens = problem.lengths[source];
+    for (std::int64_t head = 0; head < problem.heads; ++head) {
+        const std::int64_t at = (row * problem.heads + head) * problem.size;
+        const std::int64_t first =
+            (source * problem.heads + head) * problem.capacity * problem.size;
+        attend(
+            problem.queries + at, problem.size, problem.scale, tokens,
+            [&](std::int64_t t) { return problem.keys + first + t * problem.size; },
+            [&](std::int64_t t) { return problem.values + first + t * problem.size; }, weights,
+            problem.out + at);
+    }
+}
+
+template <class Value>
+constexpr SamplingKernels<Value> kernels_of() {
+    return {likely_of<Value>, self_attention_of<Value>, cross_attention_of<Value>};
+}
+
+constexpr Sampling all_kernels() { return {kernels_of<float>(), kernels_of<std::uint16_t>()}; }

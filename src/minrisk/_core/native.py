@@ -1,0 +1,33 @@
+"""The native core, if it could be built and MINRISK_CORE does not rule it out."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+
+from minrisk._core.errors import InputError, unknown, warn
+
+
+@cache
+def native_core() -> ModuleType | None:
+    """The module, which uses the instructions that MINRISK_CORE names; None for the plain twins."""
+    wanted = os.environ.get("MINRISK_CORE", "")
+    if wanted == "plain":
+        return None
+    try:
+        native = import_module("minrisk._native")
+    except ImportError as error:
+        if wanted:
+            raise InputError(f"MINRISK_CORE is {wanted!r}, but the native core cannot be loaded: "
+                             f"{error}") from None
+        warn(f"minrisk's native core cannot be loaded ({error}); plain Python is used, "
+             "which is correct but slow: with a C++20 compiler at hand, "
+             "pip install --force-reinstall --no-cache-dir minrisk", RuntimeWarning)
+        return None
+    if wanted:
+        if wanted not in native.available_simd():
+            raise unknown("MINRISK_CORE", wanted, [*native.available_simd(), "plain"])
+        native.set_simd(wanted)
+    return native

@@ -1,0 +1,72 @@
+"""The native core's kernels of sampling, for tensors on a CPU. Torch does the same, more slowly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from minrisk._core.native import native_core
+
+_DTYPES = (torch.float32, torch.bfloat16)
+
+
+def not_supported_reasons(device: torch.device, dtype: torch.dtype = torch.float32) -> list[str]:
+    """Reasons why torch must do it; none if these kernels can."""
+    reasons = []
+    if dtype not in _DTYPES:
+        reasons.append(f"the number format is {dtype}")
+    if device.type != "cpu":
+        reasons.append(f"the device is {device.type}, not cpu")
+    if native_core() is None:
+        reasons.append("the native core is not there")
+    return reasons
+
+
+def likely(logits: Tensor, least: float, width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The tokens whose log-probability is at least `least`, and always the most likely one.
+
+    For logits (R, V), returns unordered tokens and their log-probabilities, (R, width) each, padded
+    with 0 and -inf, and the logsumexp (R,) of the logits.
+    """
+    if logits.dtype not in _DTYPES:
+        logits = logits.float()
+    tokens = torch.empty(len(logits), width, dtype=torch.int64)
+    scores, totals = torch.empty(len(logits), width), torch.empty(len(logits))
+    _call("likely", logits, least, tokens, scores, totals)
+    return tokens, scores, totals
+
+
+def self_attention(queries: Tensor, keys: Tensor, values: Tensor, self_kv: Tensor,
+                   paths: Tensor) -> Tensor:
+    """(R, heads, D) attention of rows to the tokens of their paths (R, T) in the cache
+    (2, slots, heads, D), to which the new keys and values are written first.
+    """
+    out = torch.empty_like(queries, memory_format=torch.contiguous_format)
+    _call("self_attention", queries, keys, values, self_kv, paths, out)
+    return out
+
+
+def cross_attention(queries: Tensor, cross_kv: Tensor, source: Tensor, lengths: Tensor) -> Tensor:
+    """(R, heads, D) attention of rows to their sources (R,), whose keys and values are
+    (2, S, heads, L, D).
+    """
+    out = torch.empty_like(queries, memory_format=torch.contiguous_format)
+    _call("cross_attention", queries, cross_kv, source, lengths, out)
+    return out
+
+
+def _call(name: str, *arguments: Any) -> None:
+    """Tensors that are written to must be contiguous, or a copy would be written to."""
+    native = native_core()
+    assert native is not None
+    arrays = [_array(own) if isinstance(own, Tensor) else own for own in arguments]
+    getattr(native.sampling, name)(*arrays, torch.get_num_threads())
+
+
+def _array(tensor: Tensor) -> Any:
+    """A tensor as NumPy has it; bfloat16, which NumPy lacks, as integers of 16 bits."""
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.view(torch.uint16)
+    return tensor.contiguous().numpy()
