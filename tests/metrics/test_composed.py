@@ -508,7 +508,7 @@ def test_the_name_of_a_metric_is_read_back(metric):
 @given(st.text())
 def test_quoted_arguments_are_any_text(text):
     recipe = METRICS.recipe(f"chrf+exact-match:{quoted(text)}*2")
-    assert recipe.parts["exact-match"].given == {"pattern": text}
+    assert recipe.inner["exact-match"].given == {"pattern": text}
 
 
 @pytest.mark.parametrize(("name", "options", "message"), [

@@ -172,7 +172,7 @@ class Pool(Generic[F]):
         utility = self.metric.utility(self._hyp_texts, refs, groups.mass, self.source)
         return self._of_all(utility, refs, lambda group: f"average {group} of references")
 
-    def choices(self) -> Ints:
+    def answer_labels(self) -> Ints:
         """(H,) an integer label per hypothesis; equal texts, or equal answers, share a label.
 
         The label is negative if the metric finds no answer in the text.

@@ -48,19 +48,19 @@ class Recipe:
     name: str
     cls: type
     given: dict[str, Any] = field(default_factory=dict)
-    parts: dict[str, Recipe] = field(default_factory=dict)  # by the prefix of their options
+    inner: dict[str, Recipe] = field(default_factory=dict)  # by the prefix of their options
     is_sum: bool = False
 
     def owners(self, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Self | Recipe]]:
         """This recipe and all inner ones, each with its path of names."""
         yield path, self
-        for label, part in self.parts.items():
+        for label, part in self.inner.items():
             yield from part.owners((*path, label))
 
     def make(self, options: dict[str, Any]) -> Any:
         """An instance; options are the fields of its dataclass and of the inner metrics."""
         own, parts = dict(options), []
-        for label, part in self.parts.items():
+        for label, part in self.inner.items():
             start = f"{key(label)}__"  # of the names of its options
             parts.append(part.make({name.removeprefix(start): own.pop(name)
                                     for name in options if name.startswith(start)}))
@@ -245,7 +245,7 @@ class Registry:
         parser.end()
         if len(terms) == 1 and weights == [1.0]:
             return terms[0]
-        return Recipe(self.kind, name, self.get(SUM), {"weights": tuple(weights)}, _parts(terms),
+        return Recipe(self.kind, name, self.get(SUM), {"weights": tuple(weights)}, _by_label(terms),
                       is_sum=True)
 
     def make(self, name: str, /, **options: Any) -> Any:
@@ -266,7 +266,7 @@ class Registry:
         part = self._component(parser) if own is None else self.recipe(own)
         if head == SUM and part.is_sum:  # combined:"chrf+bleu", a sum as a term
             return part
-        return Recipe(self.kind, head, cls, parts=_parts([part]), is_sum=head == SUM)
+        return Recipe(self.kind, head, cls, inner=_by_label([part]), is_sum=head == SUM)
 
     def _first_text(self, name: str, cls: type) -> str:
         first = dataclasses.fields(cls)[0].name
@@ -276,7 +276,7 @@ class Registry:
         return first
 
 
-def _parts(recipes: list[Recipe]) -> dict[str, Recipe]:
+def _by_label(recipes: list[Recipe]) -> dict[str, Recipe]:
     """The recipes by the prefix of their options."""
     return dict(zip(labels(label_of(part.name) for part in recipes), recipes, strict=True))
 

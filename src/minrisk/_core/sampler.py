@@ -250,13 +250,33 @@ _NUMBERS = {"logprob": "logprobs", "truncated_logprob": "truncated_logprobs", "l
             **CONFIDENCES}
 
 
-def columns(samples: Iterable[Sample], repeat: bool = False) -> dict[str, Any]:
+def columns(samples: Iterable[Sample], repeat: bool = False,
+            references: Iterable[Sample] | None = None) -> dict[str, Any]:
     """Columns of distinct texts with their counts, or of every single sample (`repeat`).
 
     Log-probabilities and other numbers are included if every sample has one, finish reasons if any
     is not "stop", reasoning if any sample has it, and the total usage if it is known. Samples of
-    several models have their names, and the weights of these if they differ.
+    several models have their names, and the weights of these if they differ. With separate
+    references, whose weights are their counts, log-probabilities and lengths are those of the
+    references; those of the samples have names of their own.
     """
+    fields = _own_columns(samples, repeat)
+    if references is not None:
+        others = _own_columns(references, repeat)
+        fields = {f"sample_{name}" if name in REFERENCE_COLUMNS else name: values
+                  for name, values in fields.items() if name != "weights"}
+        fields["references"] = others["samples"]
+        if not repeat or "weights" in others:
+            ones = [1] * len(others["samples"])
+            fields["weights"] = [count * weight for count, weight in zip(
+                others.get("counts", ones), others.get("weights", ones), strict=True)]
+        fields |= {name: others[name] for name in REFERENCE_COLUMNS if name in others}
+    usage = usage_of(samples) if references is None else usage_of(samples, references)
+    return fields if usage is None else fields | {"usage": usage}
+
+
+def _own_columns(samples: Iterable[Sample], repeat: bool) -> dict[str, Any]:
+    """The columns of samples without those of references."""
     rows = ([sample for sample in samples for _ in range(sample.count)] if repeat
             else distinct(samples))
     fields: dict[str, Any] = {"samples": [row.text for row in rows]}
@@ -266,50 +286,15 @@ def columns(samples: Iterable[Sample], repeat: bool = False) -> dict[str, Any]:
         plural: [finite_or_none(getattr(row, name)) for row in rows]
         for name, plural in _NUMBERS.items()}
     numbers["lengths"] = _lengths(rows)
-    for name, values in numbers.items():
-        if None not in values:
-            fields[name] = values
+    fields |= {name: values for name, values in numbers.items() if None not in values}
     if any(row.finish_reason not in (None, "stop") for row in rows):
         fields["finish_reasons"] = [row.finish_reason for row in rows]
-    if any(row.reasoning is not None for row in rows):
-        fields["reasoning"] = [row.reasoning for row in rows]
-    if any(row.model is not None for row in rows):
-        fields["models"] = [row.model for row in rows]
-    if any(row.weight != 1 for row in rows):
-        fields["weights"] = [row.weight for row in rows]
-    return fields | _usage(samples)
-
-
-def sample_columns(samples: Iterable[Sample], references: Iterable[Sample] | None = None,
-                   repeat: bool = False) -> dict[str, Any]:
-    """Columns of samples, and of separate references if there are some."""
-    return (columns(samples, repeat) if references is None
-            else columns_with_references(samples, references, repeat))
-
-
-def columns_with_references(samples: Iterable[Sample], references: Iterable[Sample],
-                            repeat: bool = False) -> dict[str, Any]:
-    """Columns of samples and of separate references, whose weights are their counts.
-
-    Log-probabilities and lengths are those of the references; those of the samples have names of
-    their own.
-    """
-    fields = {f"sample_{name}" if name in REFERENCE_COLUMNS else name: values
-             for name, values in columns(samples, repeat).items()
-              if name not in ("usage", "weights")}
-    others = columns(references, repeat)
-    fields["references"] = others["samples"]
-    if not repeat or "weights" in others:
-        ones = [1] * len(others["samples"])
-        fields["weights"] = [count * weight for count, weight in zip(
-            others.get("counts", ones), others.get("weights", ones), strict=True)]
-    fields |= {name: others[name] for name in REFERENCE_COLUMNS if name in others}
-    return fields | _usage(samples, references)
-
-
-def _usage(*parts: Iterable[Sample]) -> dict[str, Any]:
-    usage = usage_of(*parts)
-    return {} if usage is None else {"usage": usage}
+    for name, plural, default in (("reasoning", "reasoning", None), ("model", "models", None),
+                                  ("weight", "weights", 1)):
+        values = [getattr(row, name) for row in rows]
+        if any(value != default for value in values):
+            fields[plural] = values
+    return fields
 
 
 def distinct(samples: Iterable[Sample]) -> list[Sample]:

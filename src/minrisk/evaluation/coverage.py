@@ -88,7 +88,7 @@ class CoverageSummary:
             yield name, f"{share.value:.1%}", f"{share.low:.1%} to {share.high:.1%}"
 
 
-def columns_of(segments: Sequence[Coverage]) -> dict[str, Floats]:
+def pass_rates(segments: Sequence[Coverage]) -> dict[str, Floats]:
     """For each segment, the probability that one sample is right, and any of 2, 4 and so on up to
     the number of samples that all segments have.
     """
@@ -110,7 +110,7 @@ def summarised(segments: Sequence[Coverage]) -> CoverageSummary | None:
     def mean(values: Floats) -> Estimate:
         return estimate(lambda own, _, drawn: drawn @ own / drawn.sum(axis=1), values, ones, counts)
 
-    estimates = {name: mean(values) for name, values in columns_of(segments).items()}
+    estimates = {name: mean(values) for name, values in pass_rates(segments).items()}
     one = estimates.pop("one sample")
     return CoverageSummary(one, mean(np.array([float(segment.chosen) for segment in segments])),
                            {int(name.rpartition(" ")[2]): own for name, own in estimates.items()})
@@ -165,7 +165,7 @@ def coverage_scores(metric: AnyMetric, systems: Mapping[str, Sequence[Sampled]],
     values = {first: scores[first].sentences}
     for name, lines in systems.items():
         if all(line.samples for line in lines):
-            columns = columns_of([line.coverage(metric) for line in lines])
-            values |= {f"{name}: {what}": own for what, own in columns.items()}
+            rates = pass_rates([line.coverage(metric) for line in lines])
+            values |= {f"{name}: {what}": own for what, own in rates.items()}
     made = compare_means(values, resamples, test, seed)
     return {name: own for name, own in made.items() if name != first}

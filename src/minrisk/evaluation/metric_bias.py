@@ -95,7 +95,7 @@ def _names(metric: str) -> Iterator[str]:
     except MinriskError:  # a function, or a metric that is not installed
         yield metric
         return
-    yield from (part.name for _, part in recipe.owners() if not part.parts)
+    yield from (part.name for _, part in recipe.owners() if not part.inner)
 
 
 def _own_names(metric: AnyMetric) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minrisk._core.errors import InputError, Wording, brief
-from minrisk._core.sampler import Sample, sample_columns
+from minrisk._core.sampler import Sample, columns
 from minrisk._core.segment import Segment
 from minrisk.io.files import Input
 from minrisk.io.prompts import PromptReader
@@ -87,7 +87,7 @@ def _in_columns(given: dict[str, Any]) -> dict[str, Any]:
     further = given.get("fields")
     own = {name: value for name, value in given.items() if name not in _OF_RESULTS}
     return {**(further if isinstance(further, Mapping) else {}), **own,
-            **sample_columns(samples, references or None)}
+            **columns(samples, references=references or None)}
 
 
 def _samples(found: Any) -> list[Sample]:

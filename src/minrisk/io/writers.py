@@ -20,7 +20,6 @@ from minrisk._core.sampler import (
     Samples,
     columns,
     number_drawn,
-    sample_columns,
 )
 from minrisk._core.segment import Confidence, Proposal, Ranking, Segment, Uncertainty
 from minrisk._core.texts import fill
@@ -123,7 +122,7 @@ class ChoiceWriter:
         if not self.samples or record.samples is None:
             return {}
         assert record.segment is not None
-        return {**sample_columns(record.samples, record.reference_samples),
+        return {**columns(record.samples, references=record.reference_samples),
                 **numbers_drawn(record.samples, record.segment)}
 
     def _details(self, segment: Segment, ranking: Ranking,
@@ -160,7 +159,7 @@ class SampleWriter:
     def __call__(self, record: Record) -> str:
         assert record.samples is not None
         if self.format.is_nested:
-            fields = sample_columns(record.samples, record.reference_samples, self.repeat)
+            fields = columns(record.samples, self.repeat, record.reference_samples)
             return self.format.render([{"id": record.id, **record.fields, **fields}])
         rows = [*self._rows(record)]
         if self.format.is_counted and len(rows) != self.number:

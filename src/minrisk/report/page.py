@@ -94,7 +94,7 @@ class PageBuilder:
     def __init__(self) -> None:
         self.columns: dict[str, list[Any]] = {name: [] for name in _ROW}
         self.systems = Systems()
-        self.biased: dict[str, list[str]] = {}  # from `Systems.columns`, set by `chunks`
+        self.biased: dict[str, list[str]] = {}  # from `Systems.compared`, set by `chunks`
         self._waiting: list[str] = []
         self._size = 0
         self._parts: list[int] = []  # number of the first segment of each part
@@ -124,7 +124,7 @@ class PageBuilder:
         """The bytes of the page, in pieces."""
         if self._waiting:
             self._flush()
-        systems = self.systems.columns(metric, origins)
+        systems = self.systems.compared(metric, origins)
         self.biased = systems["biased"]
         words = WORDS["request" if _are_all(self.columns["request"]) else facts["unit"]]
         index = compact_json({**facts, "metric": metric.name, "is_error": metric.is_error,

@@ -46,7 +46,7 @@ class Systems:
         self.sources.append(row.get("source"))
         self.segments += 1
 
-    def columns(self, metric: AnyMetric, origins: Mapping[str, Origin | None]) -> dict[str, Any]:
+    def compared(self, metric: AnyMetric, origins: Mapping[str, Origin | None]) -> dict[str, Any]:
         """The data for the page; only systems with an output for every segment are compared.
 
         `biased` names systems that the metric chose, according to their origins, and its parts that

@@ -77,7 +77,7 @@ class CTranslate2(Sampler):
     top_p: float = option(1.0, gt=0, le=1, help="mass of the most likely tokens to sample from")
     max_tokens: int = option(256, ge=1, help="maximum number of tokens of a sample")
     overlong: Literal["cut", "error"] = option("cut", help="treatment of overlong sources")
-    dtype: str = option("default", help="number format, such as int8; the model's own unless given")
+    dtype: str = option("default", help="number format, such as int8; default: the model's own")
     device: str = option("cpu", help="device to run on, cpu or cuda", affects_results=False)
 
     def sample(self, prompts: Sequence[str], n: int, seed: int = 0,

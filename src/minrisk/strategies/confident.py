@@ -71,7 +71,7 @@ class Confident(MeasuringStrategy):
     seed: int = option(0, ge=0, help="seed of the draws")
 
     def measured(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:
-        choices = pool.choices()
+        choices = pool.answer_labels()
         # the first hypothesis of each distinct choice, by rank
         rows = ranking.order[first_places(choices[ranking.order])[:MAX_CONTENDERS]]
         first, second = ranking.utility[rows[:2]] if rows.size > 1 else (np.nan, np.nan)

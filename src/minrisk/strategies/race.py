@@ -156,7 +156,7 @@ class Prune(MeanUtility, PoolStrategy):
                           "behind the leader to be dropped; 1 drops none")
     start: int = option(16, ge=1, help="number of references of the first step")
     most: int | None = option(None, ge=1,
-                              help="number of references of the last step; all unless given")
+                              help="number of references of the last step; default: all")
     resamples: int = option(500, ge=1,
                            help="number of resamples of the references, to count wins")
     seed: int = option(0, ge=0, help="seed of the random choices")

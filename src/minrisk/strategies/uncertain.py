@@ -115,7 +115,7 @@ def clusters(ranking: Ranking, pool: Pool[Any], threshold: float = THRESHOLD,
     distinct, inverse = pool.distinct_hypotheses()
     order = inverse[ranking.order]  # rows of distinct hypotheses by rank, with repetitions
     order = order[first_places(order)]
-    classes = distinct.choices()  # negative without an answer
+    classes = distinct.answer_labels()  # negative without an answer
     if not pool.metric.is_vote:
         answered = order[classes[order] >= 0]
         classes = np.full(order.size, -1)

@@ -84,7 +84,7 @@ def page_facts(view: View, title: str, strategy: Strategy, signature: str,
             "validation": None if validation is None else read_validation(validation)}
 
 
-def columns_of(references: Sequence[str | Sequence[str]]) -> list[list[str]]:
+def transposed(references: Sequence[str | Sequence[str]]) -> list[list[str]]:
     """Transpose references: from a list per segment to lists with one line per segment."""
     lists = [*reference_lists(references)]
     if len({len(own) for own in lists}) > 1:
@@ -194,7 +194,7 @@ def inspect(
         segments_of(samples, call.config.engine), call.strategy(strategy, metric, seed), PageReader)
     view = View(show=page.show,
                 against=outputs_of(against), field=page.reference_field,
-                references=columns_of(() if references is None else references), seed=seed or 0)
+                references=transposed(() if references is None else references), seed=seed or 0)
     inspecting = Inspecting(decoding, view, page, note, unit)
     with PageBuilder() as builder:
         done = call.complete(inspecting.job(call.config, builder))

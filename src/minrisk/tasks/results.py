@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from minrisk._core.errors import InputError
-from minrisk._core.sampler import Sample, distinct, sample_columns, usage_of
+from minrisk._core.sampler import Sample, columns, distinct, usage_of
 from minrisk._core.segment import Confidence, Proposal, Ranking, Segment, Uncertainty, shortened
 from minrisk.io.records import AUTO, Record, segment_of
 from minrisk.io.segments import columns_of, source_of
@@ -103,7 +103,7 @@ class DecodedSegment:
             index = None if self.ranking.proposed else self.ranking.best
         else:
             segment = vars(self).get("_segment")
-            samples = {**sample_columns(self.samples, self.reference_samples),
+            samples = {**columns(self.samples, references=self.reference_samples),
                        **({} if segment is None else numbers_drawn(self.samples, segment))}
             index = self.index
         choice: dict[str, Any] = {"text": self.text, "index": index, "utility": self.utility,
@@ -168,7 +168,7 @@ class SampledPrompt:
     def as_record(self) -> dict[str, Any]:
         """The fields of the JSON line that the command writes, which every call can read."""
         return {**self.fields, "id": self.id,
-                **sample_columns(self._drawn, self.reference_samples)}
+                **columns(self._drawn, references=self.reference_samples)}
 
 
 @dataclass(frozen=True)

@@ -197,7 +197,7 @@ class Comet(EstimatorMetric, EmbeddingModel):
                            "averaged references")
     aggregation: Aggregation = option("expected", help=AGGREGATION)
     memory: float | None = option(None, gt=0,
-                                  help="gigabytes for scoring; half of what is free unless given")
+                                  help="gigabytes for scoring; default: half of what is free")
 
     @lazy
     def _scorer(self) -> PairScorer:

@@ -128,7 +128,7 @@ class Judge(ClientOptions, Metric[Objects]):
         None, help="template of a prompt to choose among all, with {candidates}")
     system: str | None = option(None, help="system message before every prompt")
     answer: str | None = option(None, help="regular expression of the score in an answer (its "
-                                "first group, if any); the first number unless given")
+                                "first group, if any); default: the first number")
     logprobs: bool = option(True, help="request log-probabilities, for the expected score")
     temperature: float = option(0.0, ge=0, help="divisor of the logits; 0 is greedy")
     max_tokens: int = option(16, ge=1, help="maximum number of tokens of an answer")

@@ -63,7 +63,7 @@ class BLEU(NgramMetric):
     tokenize: Tokenize = option("13a", help="tokenizer")
     smooth_method: SmoothMethod = option("exp", help="smoothing of orders without a match")
     smooth_value: float | None = option(None, ge=0, le=_MAX_SMOOTH_VALUE,
-                                        help="value of floor or add-k; unless given, 0.1 or 1")
+                                        help="value of floor or add-k; default: 0.1 or 1")
     effective_order: bool = option(True, help="limit the order of n-grams to the length of the "
                                    "hypothesis")
     lowercase: bool = option(False, help="ignore case")

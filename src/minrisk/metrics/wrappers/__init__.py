@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from minrisk._core.arrays import Floats
+from minrisk._core.registry import inside
 from minrisk.plugins import AnyMetric, DerivedMetric, Segment, Traits
 
 
 class WrapperMetric(DerivedMetric[Any]):
     """A metric that computes its scores from those of one inner metric."""
 
+    kind: ClassVar[str]  # the beginning of its name
     metric: AnyMetric
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}:{inside(self.metric.name)}"
 
     @property
     def traits(self) -> Traits:

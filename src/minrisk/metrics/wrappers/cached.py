@@ -14,7 +14,6 @@ import numpy as np
 from minrisk._core.arrays import Floats, Ints, Objects, numbered, objects
 from minrisk._core.fingerprint import fingerprint
 from minrisk._core.lazy import lazy
-from minrisk._core.registry import inside
 from minrisk._core.signature import parts_signature
 from minrisk._core.sqlite_cache import MEMORY, SqliteCache
 from minrisk.metrics.wrappers import WrapperMetric
@@ -55,14 +54,11 @@ class Cached(WrapperMetric):
     'the cat sat'
     """
 
+    kind: ClassVar[str] = "cached"
     cost: ClassVar[str] = "that of its metric, once for each pair"
     metric: AnyMetric = inner(help="an inner metric, as in cached:comet", texts_only=True)
     path: str = option(MEMORY, affects_results=False,
                        help="SQLite file of the cache, which processes may share")
-
-    @property
-    def name(self) -> str:
-        return f"cached:{inside(self.metric.name)}"
 
     def segment_features(self, segment: Segment, texts: Sequence[str]) -> Objects:
         return self.features(texts)

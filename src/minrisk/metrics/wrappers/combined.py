@@ -16,7 +16,7 @@ import numpy as np
 from minrisk._core.arrays import Floats, Ints, objects
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import Ability, AnyMetric, DerivedMetric, PartialStatistics, Traits
-from minrisk._core.registry import SUM, inside, is_sum, quoted
+from minrisk._core.registry import SUM, is_sum, quoted
 from minrisk.metrics.wrappers import WrapperMetric
 from minrisk.plugins import Groups, Segment, inner, option
 
@@ -31,13 +31,13 @@ class _CombinedFeatures:
     """The features of each metric, row by row."""
 
     features: tuple[Any, ...]
-    pool: tuple[Any, ...] | None = None  # features of all hypotheses of the segment, for ranks
+    everyone: tuple[Any, ...] | None = None  # features of all hypotheses of the segment, for ranks
 
     def __len__(self) -> int:
         return len(self.features[0])
 
     def __getitem__(self, rows: Ints, /) -> _CombinedFeatures:
-        return _CombinedFeatures(tuple(part[rows] for part in self.features), self.pool)
+        return _CombinedFeatures(tuple(part[rows] for part in self.features), self.everyone)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Combined(DerivedMetric[_CombinedFeatures]):
     papers: ClassVar[tuple[str, ...]] = ("Kovacs et al. 2024",)
     cost: ClassVar[str] = "that of its metrics"
     metrics: tuple[AnyMetric, ...] = inner(help="inner metrics, as in chrf*0.5+comet", several=True)
-    weights: tuple[float, ...] = option((), help="weight of each metric; 1 unless given")
+    weights: tuple[float, ...] = option((), help="weight of each metric; default: 1")
     by: Literal["score", "rank", "product", "utility-rank", "z-score", "min-max"] = option(
         "score", help="add scores or ranks for each reference, multiply scores, or add utilities "
         "that are ranked or scaled over the segment")
@@ -140,8 +140,8 @@ class Combined(DerivedMetric[_CombinedFeatures]):
                                      "which single pairs do not have; choose a strategy that needs "
                                      "no scores of pairs, such as standard or aggregate, or "
                                      "by='rank'", by=self.by))
-        parts = [weight * self._relative(metric.scores, pool, ours, theirs, src)
-                 for metric, weight, ours, theirs, src, pool in self._parts(hyps, refs, source)]
+        parts = [weight * self._relative(metric.scores, whole, ours, theirs, src)
+                 for metric, weight, ours, theirs, src, whole in self._parts(hyps, refs, source)]
         return reduce(np.multiply if self.by == "product" else np.add, parts)
 
     def utility(self, hyps: _CombinedFeatures, refs: _CombinedFeatures, mass: Floats,
@@ -153,8 +153,8 @@ class Combined(DerivedMetric[_CombinedFeatures]):
             raise InputError(Wording("combined: by={by!r} needs all references at once, not in "
                                      "parts", by=self.by))
         total = np.zeros(len(hyps))
-        for metric, weight, ours, theirs, src, pool in self._parts(hyps, refs, source):
-            total += weight * self._relative(metric.utility, pool, ours, theirs, mass, src)
+        for metric, weight, ours, theirs, src, whole in self._parts(hyps, refs, source):
+            total += weight * self._relative(metric.utility, whole, ours, theirs, mass, src)
         return total
 
     def aggregate(self, refs: _CombinedFeatures, groups: Groups) -> _CombinedFeatures:
@@ -175,25 +175,26 @@ class Combined(DerivedMetric[_CombinedFeatures]):
             total += weight * self._relative(metric.finalize, None, ours, part, src)
         return total
 
-    def _relative(self, judge: Callable[..., Floats], pool: Any, hyps: Any, *given: Any) -> Floats:
+    def _relative(self, judge: Callable[..., Floats], whole: Any, hyps: Any, *given: Any) -> Floats:
         """(H, R) scores or (H,) utilities to be added: unchanged, ranked or scaled.
 
-        They are relative to the pool, or to these hypotheses if there is no pool.
+        They are relative to the whole segment; if that is None, to these hypotheses.
         """
         values = judge(hyps, *given)
         if not self._is_relative:
             return values
-        whole = values if pool is None or len(pool) == len(hyps) else judge(pool, *given)
+        others = values if whole is None or len(whole) == len(hyps) else judge(whole, *given)
         if self.by in ("rank", "utility-rank"):
-            return _rank_shares(values, whole)
-        return _scaled(values, whole, self.by == "z-score")
+            return _rank_shares(values, others)
+        return _scaled(values, others, self.by == "z-score")
 
     def _parts(self, hyps: _CombinedFeatures, refs: _CombinedFeatures,
                source: _CombinedFeatures | None) -> Any:
-        """For each metric: itself, its weight, and its features, including those of the pool."""
+        """For each metric: itself, its weight, and its features; also of all hypotheses."""
         none = (None,) * len(self.metrics)
         return zip(self.metrics, self.weights, hyps.features, refs.features,
-                   source.features if source is not None else none, hyps.pool or none, strict=True)
+                   source.features if source is not None else none, hyps.everyone or none,
+                   strict=True)
 
 
 def _term(metric: AnyMetric, weight: float) -> str:
@@ -203,28 +204,29 @@ def _term(metric: AnyMetric, weight: float) -> str:
     return name if weight == 1 else f"{name}*{shown if float(shown) == weight else repr(weight)}"
 
 
-def _scaled(values: Floats, pool: Floats, standardize: bool) -> Floats:
-    """(H,) values scaled so that those of the pool have mean 0 and standard deviation 1, or range
-    from 0 to 1; zeros if the pool's values are all equal.
+def _scaled(values: Floats, whole: Floats, standardize: bool) -> Floats:
+    """(H,) values scaled so that those of the whole segment have mean 0 and standard deviation 1,
+    or range from 0 to 1; zeros if these are all equal.
     """
-    offset, size = (pool.mean(), pool.std()) if standardize else (pool.min(), np.ptp(pool))
-    if size <= _EQUAL * np.abs(pool).max(initial=0.0):
+    offset, size = (whole.mean(), whole.std()) if standardize else (whole.min(), np.ptp(whole))
+    if size <= _EQUAL * np.abs(whole).max(initial=0.0):
         return np.zeros_like(values)
     result: Floats = (values - offset) / size
     return result
 
 
-def _rank_shares(scores: Floats, pool: Floats) -> Floats:
-    """(H, R) the share of a pool (P, R) with a lower score against the same reference; ties count
-    half.
+def _rank_shares(scores: Floats, whole: Floats) -> Floats:
+    """(H, R) the share of all hypotheses (P, R) with a lower score against the same reference.
+
+    Ties count half.
 
     Utilities, (H,) and (P,), are treated as scores against one reference.
     """
     if scores.ndim == 1:
-        return _rank_shares(scores[:, None], pool[:, None])[:, 0]
-    scale = np.abs(pool).max(axis=0, initial=0.0)
+        return _rank_shares(scores[:, None], whole[:, None])[:, 0]
+    scale = np.abs(whole).max(axis=0, initial=0.0)
     scale[scale == 0] = 1.0
-    values, others = (np.round(part / scale, _RANK_DECIMALS) for part in (scores, pool))
+    values, others = (np.round(part / scale, _RANK_DECIMALS) for part in (scores, whole))
     result: Floats = np.empty_like(values)
     for column, ordered in enumerate(np.sort(others, axis=0).T):
         own = values[:, column]
@@ -250,12 +252,9 @@ class Symmetric(WrapperMetric):
            [ 32.5, 100. ]])
     """
 
+    kind: ClassVar[str] = "symmetric"
     cost: ClassVar[str] = "twice that of its metric"
     metric: AnyMetric = inner(help="an inner metric, as in symmetric:edit")
-
-    @property
-    def name(self) -> str:
-        return f"symmetric:{inside(self.metric.name)}"
 
     @property
     def traits(self) -> Traits:
@@ -310,11 +309,12 @@ class Cutoff(WrapperMetric):
            [ 88.6,   0. , 100. ]])
     """
 
+    kind: ClassVar[str] = "cutoff"
     papers: ClassVar[tuple[str, ...]] = ("Eikema et al. 2025",)
     cost: ClassVar[str] = "n · m scores of its metric"
     metric: AnyMetric = inner(help="an inner metric, as in cutoff:chrf")
     threshold: float = option(help="smallest score that counts")
-    below: float | None = option(None, help="score of pairs below the threshold; 0 unless given")
+    below: float | None = option(None, help="score of pairs below the threshold; default: 0")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -326,10 +326,6 @@ class Cutoff(WrapperMetric):
         if (below or 0.0) > self.threshold:
             raise InputError(f"cutoff: below must be at most the threshold of {self.threshold:g}; "
                              f"got {below or 0:g}")
-
-    @property
-    def name(self) -> str:
-        return f"cutoff:{inside(self.metric.name)}"
 
     def scores(self, hyps: Any, refs: Any, source: Any = None) -> Floats:
         """(H, R)"""

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from minrisk._core.arrays import Floats, Ints, Objects, numbered, objects
-from minrisk._core.registry import inside
 from minrisk.metrics.wrappers import WrapperMetric
 from minrisk.metrics.wrappers.transport import exact_transport, sinkhorn_transport
 from minrisk.plugins import AnyMetric, inner, option
@@ -72,6 +71,7 @@ class Documents(WrapperMetric):
            [100., 100.]])
     """
 
+    kind: ClassVar[str] = "documents"
     papers: ClassVar[tuple[str, ...]] = ("Jinnai 2025",)
     cost: ClassVar[str] = "scores of all pairs of sentences, and n · m optimal transports"
     metric: AnyMetric = inner(help="an inner metric, as in documents:comet", texts_only=True)
@@ -80,10 +80,6 @@ class Documents(WrapperMetric):
     exact: int = option(16, ge=1, help="largest number of sentences for exact transport")
     regularization: float = option(0.01, ge=0.005, le=10.0,
                                    help="weight of the entropy in Sinkhorn's iteration")
-
-    @property
-    def name(self) -> str:
-        return f"documents:{inside(self.metric.name)}"
 
     def features(self, texts: Sequence[str]) -> DocumentFeatures:
         split = [sentences(text, self.split == "line") for text in texts]

@@ -67,7 +67,7 @@ class MQM(EstimatorMetric):
     loads_model: ClassVar[bool] = True
     features_per_segment: ClassVar[bool] = Embedding.features_per_segment
 
-    model: str | None = option(None, help="file of weights from experiments/mqm; ours unless given")
+    model: str | None = option(None, help="file of weights from experiments/mqm; default: ours")
     aggregation: Aggregation = option("expected", help=AGGREGATION)
     device: str = option("auto", help="numpy, or a device of torch; auto is cuda, else numpy")
     cache: str | None = option(None, help="folder of a cache of embeddings that runs share",
