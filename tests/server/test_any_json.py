@@ -125,7 +125,7 @@ def test_any_answer_of_an_upstream_becomes_a_completion_and_a_stream(answer, as_
     async def main():
         server = Server(Given(answer), chosen, SampleLimit(64, 1))
         server.executor = EXECUTOR  # whose process is started once
-        collector = new_collector(request, chosen, EXECUTOR.run)
+        collector = new_collector(request, chosen, EXECUTOR)
         return await server.complete(request, collector, Trace("id", "route"))
 
     found = asyncio.run(main())
@@ -134,7 +134,7 @@ def test_any_answer_of_an_upstream_becomes_a_completion_and_a_stream(answer, as_
     assert all(value.isprintable() for value in found.headers.values())
     events = [json.loads(encoded(chunk)) for chunk in found.chunks()]
     assert events[-1]["choices"] == []
-    response = json.loads(encoded(ResponsesFormat(Encoder(), {}, request).body(found)))
+    response = json.loads(asyncio.run(ResponsesFormat(Encoder(), {}, request).whole(found)))
     assert response["output"]
     written = asyncio.run(ResponsesFormat(Encoder(), {}, request).last(found, is_relayed=False))
     shown = [json.loads(one.partition(b"data: ")[2]) for one in written]

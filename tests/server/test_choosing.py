@@ -67,7 +67,7 @@ def test_the_answer_is_what_decode_makes_of_the_record(metric, texts):
     async def main():
         server = Server(Given(texts), chosen, SampleLimit(64, 1), recorder)
         server.executor = EXECUTOR  # whose processes are started once
-        collector = new_collector(request, chosen, EXECUTOR.run)
+        collector = new_collector(request, chosen, EXECUTOR)
         return await server.complete(request, collector, Trace("id", "route"))
 
     body = asyncio.run(main()).body

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+web = pytest.importorskip("aiohttp.web")
+
 from commands import PATIENCE, read, wait_for
 from mbr_server import serving, settings
 from minrisk.openai import client as openai_client
@@ -68,6 +70,37 @@ def test_each_token_is_sent_before_the_next_one_comes(upstream, fields):
         assert b"[DONE]" not in received
         upstream.step()
         read_until(b"[DONE]")
+
+
+async def odd_bytes(upstream, body):
+    """JSON that no encoder of ours would write."""
+    content = json.dumps(upstream.completion(body), indent=1).replace('"the', '"\\u0074he')
+    return web.Response(text=f" {content}\n", content_type="application/json")
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_the_bytes_of_an_answer_are_the_upstreams_own(n):
+    with mock_upstream("the cat") as upstream, serving(upstream.url) as server:
+        upstream.answer = odd_bytes
+        reply = server.chat(temperature=0, n=n)
+    [request] = upstream.bodies
+    assert reply.body["minrisk"] == {"samples": n, "requested": n, "passed_through": True}
+    assert reply.raw.startswith(b' {\n "id"')
+    assert reply.raw.count(rb'"\u0074he cat"') == n
+    assert reply.body["choices"] == upstream.completion(request)["choices"]
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity"])
+def test_an_answer_that_is_no_strict_json_passes_through_as_json(number):
+    async def loose(upstream, body):
+        content = json.dumps(upstream.completion(body) | {"score": 0.5}).replace("0.5", number)
+        return web.Response(text=content, content_type="application/json")
+
+    with mock_upstream("the cat") as upstream, serving(upstream.url) as server:
+        upstream.answer = loose
+        reply = server.chat(temperature=0)
+    assert number.encode() not in reply.raw
+    assert reply.body["score"] is None
 
 
 def test_the_stream_is_the_upstreams_own(upstream):

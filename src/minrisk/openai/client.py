@@ -62,6 +62,7 @@ class Response:
     body: Any
     headers: Mapping[str, str]
     is_large: bool = False  # whether to read its choices outside the event loop
+    raw: bytes | None = None  # the server's, if they say the same as `body` and were asked for
 
 
 Compute = Callable[..., Awaitable[Any]]  # runs a module-level function, e.g. in another process
@@ -128,10 +129,10 @@ class Client:
         """The response to a GET request, without retries."""
         return await self._once("GET", f"{self._url}/{path}", None, None)
 
-    async def post(self, path: str, body: Mapping[str, Any],
-                   check: Check | None = None) -> Response:
+    async def post(self, path: str, body: Mapping[str, Any], check: Check | None = None,
+                   keep_raw: bool = False) -> Response:
         """The response to this body; transient errors are retried."""
-        return await self._post(path, body, check, None)
+        return await self._post(path, body, check, None, keep_raw)
 
     async def stream(self, path: str, body: Mapping[str, Any], receive: Receive,
                      check: Check | None = None) -> Response:
@@ -142,12 +143,12 @@ class Client:
         return await self._post(path, body, check, _Chunks(receive))
 
     async def _post(self, path: str, body: Mapping[str, Any], check: Check | None,
-                    chunks: _Chunks | None) -> Response:
+                    chunks: _Chunks | None, keep_raw: bool = False) -> Response:
         url, content = f"{self._url}/{path}", await self._encoder.encode(body)
         async with self._slots:
             for attempt in range(self._retries + 1):
                 try:
-                    response = await self._once("POST", url, content, check, chunks)
+                    response = await self._once("POST", url, content, check, chunks, keep_raw)
                 except TemporaryError as error:
                     if _is_cancelled():  # a simultaneous timeout replaced the CancelledError
                         raise asyncio.CancelledError from None
@@ -159,8 +160,8 @@ class Client:
                     return response
         raise AssertionError("the last attempt returns or raises")
 
-    async def _once(self, method: str, url: str, content: bytes | None,
-                    check: Check | None, chunks: _Chunks | None = None) -> Response:
+    async def _once(self, method: str, url: str, content: bytes | None, check: Check | None,
+                    chunks: _Chunks | None = None, keep_raw: bool = False) -> Response:
         aiohttp = _aiohttp()
         try:
             # the key must not be sent to the target of a redirect
@@ -176,10 +177,11 @@ class Client:
             failure = self._transport_error(error, url)
         else:
             if _is_success(response.status):
-                size = len(raw)
                 found = await self._parsed(parsed, raw, check)
+                kept = bytes(raw) if keep_raw and found.is_unchanged else None
+                is_large = len(raw) > LARGE
                 raw.clear()  # frees memory that the traceback of an error would keep alive
-                return self._checked(found, url, response.headers, size > LARGE)
+                return self._checked(found, url, response.headers, is_large, kept)
             text = raw.decode("utf-8", "replace")
             failure = self._status_error(response, text, url)
             headers = {name: self.mask.text(value) for name, value in response.headers.items()}
@@ -264,11 +266,11 @@ class Client:
             raise ServerError(f"{url}: the response is compressed ({self.mask.line(coding)}), "
                               "which was not asked for; check the server or its proxy")
 
-    def _checked(self, content: Parsed, url: str, headers: Mapping[str, str],
-                 is_large: bool) -> Response:
+    def _checked(self, content: Parsed, url: str, headers: Mapping[str, str], is_large: bool,
+                 raw: bytes | None = None) -> Response:
         if content.problem is not None:
             raise self._incomplete(content.problem, f"{url}: {content.problem.text}")
-        return Response(content.found, headers, is_large)
+        return Response(content.found, headers, is_large, raw)
 
     def _incomplete(self, problem: InvalidResponse, message: str) -> MinriskError:
         if problem.is_temporary:

@@ -57,6 +57,7 @@ class CompletionResponse:
     choices: list[Choice]
     usage: Counter[str] | None
     body: Mapping[str, Any] = field(default_factory=dict)
+    raw: bytes | None = None  # of a response that is passed through, if they say the same
 
 
 # called with a part or its error, and the number of choices in it
@@ -184,6 +185,8 @@ class Completions:
         parts = [part for block in _split(numbers, self._per_request)
                  for part in _split(block, size)]
         self._planned += len(parts)
+        if len(parts) == 1:
+            return await self._part(request, parts[0], report)
         try:
             async with asyncio.TaskGroup() as group:  # cancels the other requests on an error
                 tasks = [group.create_task(self._part(request, part, report)) for part in parts]
@@ -235,8 +238,8 @@ class Completions:
 
     async def pass_through(self, body: Mapping[str, Any]) -> CompletionResponse:
         """The response to a request that is forwarded unchanged."""
-        return await _completion(await self._client.post(self._path, body, check_response),
-                                 _wanted(body), self._client.mask)
+        response = await self._client.post(self._path, body, check_response, keep_raw=True)
+        return await _completion(response, _wanted(body), self._client.mask)
 
     async def relay(self, body: Mapping[str, Any], receive: Receive) -> CompletionResponse:
         """Like `pass_through`, with each chunk passed to `receive` as it arrives."""
@@ -308,7 +311,8 @@ async def _completion(response: Response, most: int, mask: Mask,
     """At most `most` choices of a response, and its usage."""
     def read() -> CompletionResponse:
         choices = read_choices(response.body, most, mask, window)
-        return CompletionResponse(choices, read_usage(response.body, choices), response.body)
+        return CompletionResponse(choices, read_usage(response.body, choices), response.body,
+                                  response.raw)
 
     return await asyncio.to_thread(read) if response.is_large else read()
 

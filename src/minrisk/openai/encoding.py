@@ -20,6 +20,7 @@ _MAX_EVENT_VALUES = 1 << 14  # values in an event, which is processed in the eve
 _MASK = "***"
 _MAX_LINE = 300  # characters of a server's message
 _MIN_SECRET = 16  # characters; a shorter key ("EMPTY", "test") may be an ordinary word
+_CHANGED = ("NaN", "Infinity", "\ufffd")  # what a response may have and JSON in UTF-8 cannot
 _ESCAPED_ASCII = re.compile(r"\\u00[2-7]")  # printable ASCII that is escaped without need
 
 
@@ -115,6 +116,7 @@ class Parsed:
 
     found: Any = None
     problem: InvalidResponse | None = None  # if set, `found` is None
+    is_unchanged: bool = False  # whether the server's bytes say the same, so they may be forwarded
 
 
 def parsed(content: bytes | bytearray, mask: Mask, check: Check | None = None) -> Parsed:
@@ -123,7 +125,8 @@ def parsed(content: bytes | bytearray, mask: Mask, check: Check | None = None) -
     if len(raw) > _MAX_VALUES and sum(map(raw.count, ",[{")) > _MAX_VALUES:
         return _invalid(f"the response has more than {_MAX_VALUES:,} values")
     try:
-        found = mask.json(json.loads(raw, parse_constant=_no_number), raw)
+        whole = json.loads(raw, parse_constant=_no_number)
+        found = mask.json(whole, raw)
     except ValueError:
         return _invalid("the response is no whole JSON", is_temporary=True)
     except RecursionError:
@@ -134,7 +137,8 @@ def parsed(content: bytes | bytearray, mask: Mask, check: Check | None = None) -
         return _invalid(f"the response is nested more than {MAX_DEPTH} levels deep")
     if problem := check(found) if check else None:
         return _invalid(f"found {mask.line(raw)}, {problem.text}", problem.is_temporary)
-    return Parsed(found)
+    is_unchanged = found is whole and not any(map(raw.__contains__, _CHANGED))
+    return Parsed(found, is_unchanged=is_unchanged)
 
 
 def parsed_event(content: bytes, mask: Mask) -> Parsed:

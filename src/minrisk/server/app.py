@@ -293,14 +293,14 @@ class Server:
         is_alias = isinstance(given, str) and given in self._settings.aliases
         trace.fields |= {"model": given if is_alias else client_request.model,
                          "stream": client_request.stream}
-        collector = new_collector(client_request, self._settings, self.executor.run)
-        collector.form = form
+        collector = new_collector(client_request, self._settings, self.executor, form)
         async with self._started(self.complete(client_request, collector, trace)) as work:
             if client_request.stream:
                 return await self._stream(request, collector, work)
             await asyncio.wait({work})
             answer = _result(work)
-            return await self._json(form.body(answer), answer.headers)
+            return web.Response(body=await form.whole(answer), headers=answer.headers,
+                                content_type="application/json", charset="utf-8")
 
     async def complete(self, request: ClientRequest, collector: SampleCollector,
                        trace: Trace) -> Completion:
@@ -347,8 +347,7 @@ class Server:
         try:
             async with self._choosing_deadline():
                 return await self.executor.choose(
-                    collector.candidates, collector.choices[len(collector.candidates):],
-                    self._settings.method(request.strategy), question)
+                    collector.candidates, collector.choices, request.method, question)
         except MinriskError as error:
             raise ApiError(500, f"the samples cannot be ranked: {error}", code="choosing",
                            headers=NO_RETRY) from None
@@ -412,7 +411,7 @@ class Server:
             **{name: value for name, value in optional.items() if value is not None}})
         if self._recent is not None:
             self._recent.add_completion(
-                None if chosen is None else chosen.strategy or request.strategy, line)
+                None if chosen is None else chosen.strategy or request.method.strategy, line)
         if self._recorder is not None:
             try:
                 await asyncio.wrap_future(self._recorder.append(line))

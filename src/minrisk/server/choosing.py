@@ -20,11 +20,10 @@ from minrisk._core.batch import Batch
 from minrisk._core.calibration import Calibration
 from minrisk._core.json_values import canonical
 from minrisk._core.lazy import lazy
-from minrisk._core.metric import AnyMetric
 from minrisk._core.sampler import Sample, columns
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.signature import signature
-from minrisk._core.strategy import Strategy, loads_model, proposes
+from minrisk._core.strategy import Strategy, loads_model, metrics_of, proposes
 from minrisk._core.vote import AnswerClasses, answer_of
 from minrisk.io.records import UNIFORM, Weighting, segment_among
 from minrisk.io.writers import FURTHER_SIGNALS, proposal_fields, uncertainty_fields
@@ -224,6 +223,17 @@ class RankingMethod:
     def _signatures(self) -> dict[Weighting, str]:
         return {}
 
+    @lazy
+    def needs_segment(self) -> bool:
+        return self.strategy is not None and any(
+            metric.needs_segment for metric in metrics_of(self.strategy))
+
+    @lazy
+    def counts_votes(self) -> bool:
+        """Whether it is a majority vote, which may stop early; only of the standard strategy."""
+        return (self.strategy is not None and self.strategy.name == "standard"
+                and answer_of(self.strategy.metric) is not None)
+
     def signature(self, weighting: Weighting) -> str:
         if weighting not in self._signatures:
             self._signatures[weighting] = signature(self.strategy, weights=weighting)
@@ -235,7 +245,7 @@ class RankingMethod:
         is_light = self.strategy is None or not loads_model(self.strategy)
         return self if is_light else replace(self, strategy=None)
 
-    def is_quick(self, choices: Sequence[Choice], question: Question) -> bool:
+    def is_quick(self, choices: Sequence[Choice], as_json: bool) -> bool:
         """Whether choosing among these takes a few milliseconds, whatever they contain.
 
         That is so for few and short texts without tool calls, by metrics that take linear time.
@@ -243,7 +253,7 @@ class RankingMethod:
         """
         size = sum(len(choice.text or "") for choice in choices)
         return (len(choices) <= _FEW and self._time_per_character * size <= _SHORT
-                and not question.as_json and not any(map(_has_other_fields, choices)))
+                and not as_json and not any(map(_has_other_fields, choices)))
 
     @lazy
     def _time_per_character(self) -> float:
@@ -413,15 +423,17 @@ class Votes:
     classes: dict[str, str] = field(default_factory=dict)
 
 
-def votes(metric: AnyMetric, choices: Sequence[Choice], as_json: bool, prefer_finished: bool,
+def votes(method: RankingMethod, choices: Sequence[Choice], as_json: bool,
           classes: dict[str, str]) -> Votes:
     """The votes of further samples of a request; `classes` is from the samples before."""
-    find = answer_of(metric)
+    assert method.strategy is not None
+    find = answer_of(method.strategy.metric)
     assert find is not None
     if isinstance(find, AnswerClasses):
         find.classes = classes
     candidates = read_candidates(choices, as_json)
-    return Votes([_vote(one, find, prefer_finished) for one in candidates], candidates, classes)
+    return Votes([_vote(one, find, method.prefer_finished) for one in candidates], candidates,
+                 classes)
 
 
 def _vote(one: Candidate, find: Callable[[str], str | None], prefer_finished: bool) -> Hashable:

@@ -28,6 +28,7 @@ from minrisk.server.choosing import (
     Question,
     RankedSegment,
     RankingMethod,
+    Votes,
 )
 from minrisk.server.workers import Workers
 
@@ -79,16 +80,26 @@ class RankingExecutor:
 
     async def choose(self, candidates: Sequence[Candidate], choices: Sequence[Choice],
                      method: RankingMethod, question: Question) -> Chosen | None:
-        """Choose among candidates and the choices that follow them; None if none can win."""
-        if not candidates and method.is_quick(choices, question):
-            result = choosing.choose((), choices, method, question)
+        """Choose among choices, the first of which are read as candidates; None if none can win."""
+        rest = choices[len(candidates):]
+        if method.is_quick(choices, question.as_json):
+            result = choosing.choose(candidates, rest, method, question)
         else:
-            result = await self.run(choosing.choose, candidates, choosing.comparable(choices),
+            result = await self.run(choosing.choose, candidates, choosing.comparable(rest),
                                     method.without_model, question)
         if not isinstance(result, Comparison):
             return result
         ranking = await self._rank_with_model(method.measured, result.segment)
         return result.chosen(ranking, method, question)
+
+    async def votes(self, choices: Sequence[Choice], method: RankingMethod, as_json: bool,
+                    classes: dict[str, str]) -> Votes:
+        """The votes of further choices; `classes` is from the choices before."""
+        assert method.strategy is not None
+        if method.is_quick(choices, as_json):
+            return choosing.votes(method, choices, as_json, classes)
+        call = asyncio.to_thread if method.strategy.metric.loads_model else self.run
+        return await call(choosing.votes, method, choosing.comparable(choices), as_json, classes)
 
     async def rank(self, strategy: Strategy, segment: Segment) -> RankedSegment:
         """The ranking of a segment."""

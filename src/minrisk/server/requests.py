@@ -11,10 +11,11 @@ from typing import Any
 
 from minrisk._core.errors import InputError
 from minrisk._core.segment import Segment
-from minrisk._core.strategy import Strategy, loads_model, metrics_of
+from minrisk._core.strategy import Strategy, loads_model
 from minrisk._core.token_confidence import TOKEN_SIGNALS, TOP_LOGPROBS
 from minrisk.openai.completions import API, UpstreamRequest, request_seed, requested_logprobs
 from minrisk.openai.encoding import MAX_DEPTH, levels
+from minrisk.server.choosing import RankingMethod
 from minrisk.server.responses import ApiError
 from minrisk.server.settings import Settings
 from minrisk.strategies.compose import Compose
@@ -39,7 +40,7 @@ class ClientRequest:
     model: str | None  # the one that samples
     n: int  # number of choices in the answer
     samples: int
-    strategy: Strategy
+    method: RankingMethod  # how one of them is chosen
     seed: int
     stream: bool = False
     include_usage: bool = False
@@ -59,7 +60,7 @@ class ClientRequest:
     @property
     def schema(self) -> Any:
         """The JSON schema of an answer that is composed, unchecked; None if there is none."""
-        return json_schema(self.given) if isinstance(self.strategy, Compose) else None
+        return json_schema(self.given) if isinstance(self.method.strategy, Compose) else None
 
     @property
     def source(self) -> str | None:
@@ -168,15 +169,16 @@ def read_request(api: API, given: dict[str, Any], settings: Settings) -> ClientR
     if isinstance(strategy, Compose) and json_schema(given) is not None and loads_model(strategy):
         # patterns of a schema may take forever, and only worker processes can be ended
         strategy = Standard(strategy.metric)
+    method = settings.method(strategy)
     return ClientRequest(
         api=api, given=given,
         model=given.get("model") if preset.model is None else preset.model,
         n=n, samples=max(n, preset.samples if samples is None else samples),
-        strategy=strategy, seed=_seed(given, seed), stream=_boolean(given, "stream"),
+        method=method, seed=_seed(given, seed), stream=_boolean(given, "stream"),
         include_usage=isinstance(stream_options, dict)
         and stream_options.get("include_usage") is True,
         return_candidates=_boolean(options, "return_candidates", "minrisk."),
-        defaults=_defaults(api, settings, strategy))
+        defaults=_defaults(api, settings, method))
 
 
 def wants_json(given: dict[str, Any]) -> bool:
@@ -199,12 +201,11 @@ def _with_temperature(given: dict[str, Any], smallest: float | None) -> dict[str
     return given | {"temperature": smallest}
 
 
-def _defaults(api: API, settings: Settings, strategy: Strategy) -> dict[str, Any]:
+def _defaults(api: API, settings: Settings, method: RankingMethod) -> dict[str, Any]:
     defaults: dict[str, Any] = {"temperature": settings.temperature}
-    # metrics that need the whole segment may use log-probabilities
-    needs_segment = any(m.needs_segment for m in metrics_of(strategy))
     signal = settings.calibrated_signal
-    if settings.weighting.by_logprobs or needs_segment or signal in TOKEN_SIGNALS:
+    # metrics that need the whole segment may use log-probabilities
+    if settings.weighting.by_logprobs or method.needs_segment or signal in TOKEN_SIGNALS:
         needs_top = signal == "certainty"
         defaults |= requested_logprobs(api, TOP_LOGPROBS if needs_top else None)
     return defaults

@@ -42,6 +42,7 @@ class Completion:
     choices: list[dict[str, Any]]
     usage: Mapping[str, Any] | None
     summary: Mapping[str, Any]  # the field `minrisk`: sample counts, and how the choice was made
+    raw: bytes | None = None  # the upstream's, if they are the answer but for the field `minrisk`
 
     @property
     def body(self) -> dict[str, Any]:
@@ -93,7 +94,17 @@ def completion(request: ClientRequest, parts: Sequence[CompletionResponse], chos
     head |= {name: value for name, value in part.body.items()
              if name not in ("choices", "usage", "minrisk")}
     usage = _with_judges(summed_usage(parts), summary.get("judge_usage", {}))
-    return Completion(request, head, _numbered(choices, request), usage, summary)
+    listed = _numbered(choices, request)
+    raw = part.raw if request.passes_through and _is_unchanged(part, head, listed, usage) else None
+    return Completion(request, head, listed, usage, summary, raw)
+
+
+def _is_unchanged(part: CompletionResponse, head: Mapping[str, Any], choices: list[dict[str, Any]],
+                  usage: Mapping[str, Any] | None) -> bool:
+    """Whether the upstream's response has all of this, and no more."""
+    body = part.body
+    return ("minrisk" not in body and body.keys() - {"choices", "usage"} == head.keys()
+            and (usage is None) == (body.get("usage") is None) and body["choices"] == choices)
 
 
 def _abstention(request: ClientRequest, reason: str, text: str | None) -> dict[str, Any]:
@@ -172,8 +183,12 @@ class CompletionFormat:
     def __init__(self, encoder: Encoder | None = None) -> None:
         self._encoder = encoder or Encoder()
 
-    def body(self, answer: Completion) -> dict[str, Any]:
-        return answer.body
+    async def whole(self, answer: Completion) -> bytes:
+        """The body of an answer that is not streamed."""
+        if answer.raw is None:
+            return await self._encoder.encode(answer.body)
+        end = answer.raw.rindex(b"}")  # the upstream's answer, with one more field
+        return b'%b, "minrisk": %b}' % (answer.raw[:end], encoded(answer.summary))
 
     async def relayed(self, chunk: Mapping[str, Any]) -> list[bytes]:
         """The events for a chunk of the backend's stream."""

@@ -53,8 +53,8 @@ class ResponsesFormat(CompletionFormat):
         self._number = 0  # of the next event
         self._output = _Output()  # of a stream that is relayed
 
-    def body(self, answer: Completion) -> dict[str, Any]:
-        return self._response(answer, None)
+    async def whole(self, answer: Completion) -> bytes:
+        return await self._encoder.encode(self._response(answer, None))
 
     async def relayed(self, chunk: Mapping[str, Any]) -> list[bytes]:
         if isinstance(chunk.get("model"), str):

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from minrisk._core.errors import MinriskError
-from minrisk._core.vote import Vote, answer_of, wave
+from minrisk._core.vote import Vote, wave
 from minrisk.openai.background import cancel_all
-from minrisk.openai.client import Compute
 from minrisk.openai.completions import CompletionResponse
 from minrisk.openai.errors import error_response
 from minrisk.openai.responses import Choice
-from minrisk.server.choosing import Candidate, Votes, comparable, votes
+from minrisk.server.choosing import Candidate, Votes
+from minrisk.server.executor import RankingExecutor
 from minrisk.server.requests import ClientRequest
 from minrisk.server.responses import NO_RETRY, ApiError, CompletionFormat, upstream_error
 from minrisk.server.settings import Settings
@@ -253,16 +253,14 @@ def _is_bad_request(error: MinriskError) -> bool:
             and response.status not in _TRANSIENT)
 
 
-def new_collector(request: ClientRequest, settings: Settings, run: Compute) -> SampleCollector:
-    """A collector for a request; votes may stop early. `run` calls a function in a worker process.
-    """
-    metric = request.strategy.metric
-    if answer_of(metric) is None or settings.stop_error is None or request.n > 1 or (
-            request.strategy.name != "standard"):  # the only strategy that is a majority vote
-        return SampleCollector(request)
-    async def find_votes(choices: Sequence[Choice], earlier: Votes) -> Votes:
-        call = asyncio.to_thread if metric.loads_model else run  # the model is in this process
-        return await call(votes, metric, comparable(choices), request.wants_json,
-                          settings.prefer_finished, earlier.classes)
+def new_collector(request: ClientRequest, settings: Settings, executor: RankingExecutor,
+                  form: CompletionFormat | None = None) -> SampleCollector:
+    """A collector for a request; votes may stop early."""
+    form = form or CompletionFormat()
+    if settings.stop_error is None or request.n > 1 or not request.method.counts_votes:
+        return SampleCollector(request, form=form)
 
-    return SampleCollector(request, Vote(settings.stop_error), find_votes)
+    async def find_votes(choices: Sequence[Choice], earlier: Votes) -> Votes:
+        return await executor.votes(choices, request.method, request.wants_json, earlier.classes)
+
+    return SampleCollector(request, Vote(settings.stop_error), find_votes, form=form)
