@@ -61,7 +61,7 @@ MAY_IMPORT = {
     "strategies": PROTOCOLS | {"plugins", "strategies"},
     "evaluation": PROTOCOLS | {"_core.decoding", "evaluation", "io", "run"},
     "openai": PLAIN | {"openai"},
-    "samplers": PLAIN | {"samplers", "openai", "_torch"},
+    "samplers": PLAIN | {"samplers", "openai", "_torch", "_core.adapters"},
     "hf": PROTOCOLS | {"_core.decoding", "samplers", "_torch"},
     "io": PLAIN | {"io"},
     "run": CORE | {"run", "io"},

@@ -32,6 +32,7 @@ _HOMES = {
     "evaluation.validation": ("Validation",),
     "io.segments": ("ReferenceFile",),
     "io.text": ("TextFiles",),
+    "samplers.ensemble": ("Ensemble",),
     "strategies.calibrated": ("Calibrated",),
     "strategies.confident": ("Confident",),
     "strategies.uncertain": ("Uncertain",),

@@ -39,6 +39,7 @@ from minrisk.metrics.wrappers.cached import Cached
 from minrisk.metrics.wrappers.combined import Combined, Cutoff, Symmetric
 from minrisk.metrics.wrappers.documents import Documents
 from minrisk.samplers.ct2 import CTranslate2
+from minrisk.samplers.ensemble import Ensemble
 from minrisk.samplers.hf import Transformers
 from minrisk.samplers.openai import Endpoint
 from minrisk.strategies.calibrated import Calibrated
@@ -67,15 +68,15 @@ __all__ = [
     "CTranslate2", "Cached", "Calibrated", "Calibration", "CalibrationReport", "Cascade",
     "Centroid", "Cer", "ChrF", "Cider", "Cluster", "CoarseToFine", "Combined", "Comet", "CometKiwi",
     "CometQE", "Command", "Compose", "Confidence", "Confident", "ControlVariate", "Cutoff",
-    "DecodedSegment", "Diverse", "Documents", "Edit", "Embedding", "Endpoint", "ExactMatch",
-    "Groups", "InputError", "JsonMatch", "Judge", "LogProb", "LowRank", "MBRBoN", "MQM", "Medoids",
-    "MetricX", "MetricXQE", "MinriskError", "MissingExtra", "NByS", "Outcomes", "Pool", "Proposal",
-    "Prune", "Python", "QualityThenMBR", "Ranking", "ReferenceFile", "References", "Report",
-    "Rerank", "Reward", "Rouge", "RougeL", "RunSummary", "SampledPrompt", "Score", "Segment",
-    "Standard", "Symbolic", "Symmetric", "Ter", "TextFiles", "Transformers", "Uncertain",
-    "Uncertainty", "UniversalSelfConsistency", "UnusableError", "Validation", "Wer", "XComet",
-    "__version__", "answer", "answer_async", "bind", "calibrate", "decode", "decode_corpus",
-    "decode_parts", "export", "inspect", "make_metric", "make_sampler", "make_strategy",
-    "read_calibration", "sample", "score", "set_threads", "signature", "translate", "validate",
-    "weights_from_logprobs",
+    "DecodedSegment", "Diverse", "Documents", "Edit", "Embedding", "Endpoint", "Ensemble",
+    "ExactMatch", "Groups", "InputError", "JsonMatch", "Judge", "LogProb", "LowRank", "MBRBoN",
+    "MQM", "Medoids", "MetricX", "MetricXQE", "MinriskError", "MissingExtra", "NByS", "Outcomes",
+    "Pool", "Proposal", "Prune", "Python", "QualityThenMBR", "Ranking", "ReferenceFile",
+    "References", "Report", "Rerank", "Reward", "Rouge", "RougeL", "RunSummary", "SampledPrompt",
+    "Score", "Segment", "Standard", "Symbolic", "Symmetric", "Ter", "TextFiles", "Transformers",
+    "Uncertain", "Uncertainty", "UniversalSelfConsistency", "UnusableError", "Validation", "Wer",
+    "XComet", "__version__", "answer", "answer_async", "bind", "calibrate", "decode",
+    "decode_corpus", "decode_parts", "export", "inspect", "make_metric", "make_sampler",
+    "make_strategy", "read_calibration", "sample", "score", "set_threads", "signature", "translate",
+    "validate", "weights_from_logprobs",
 ]

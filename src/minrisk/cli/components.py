@@ -251,32 +251,44 @@ class SamplerOptions(ComponentOptions):
         None, section="Sampling", metavar="NAME", registry=SAMPLERS,
         help="Sampler; --FIELD sets its fields.  "
         f"[default: {SAMPLER}, or {ENDPOINT_SAMPLER} with an --endpoint]")
-    endpoint: str | None = flag(
-        None, section="Sampling", metavar="URL",
-        help="URL of an OpenAI-compatible server, such as http://localhost:8000/v1.")
+    endpoint: tuple[str, ...] = flag(
+        (), section="Sampling", metavar="URL[,SETTING=...]",
+        help="URL of an OpenAI-compatible server, such as http://localhost:8000/v1; several, with "
+        "model=NAME,samples=N,weight=W each, form a pool.")
 
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
         name = names.last("--sampler") or default_sampler(names.last("--endpoint"))
-        yield sampler_component(name, ["endpoint"], not {"--sampler", "--endpoint"} & names.keys())
+        endpoints = names.get("--endpoint", [])
+        names_models = bool(endpoints) and all(",model=" in one for one in endpoints)
+        yield sampler_component(name, ["endpoint"], not {"--sampler", "--endpoint"} & names.keys(),
+                                ["model"] if names_models else [])
         if "--reference-samples" in names:
             yield _reference_sampler(name)
 
     def make(self) -> Sampler:
         options = dict(self.fields["sampler"])
-        name = self.sampler or default_sampler(self.endpoint)
-        if self.endpoint is not None:
-            if "endpoint" not in [field.name for field in fields_of(SAMPLERS.get(name))]:
-                raise InputError(f"--endpoint is of sampler {ENDPOINT_SAMPLER}; "
-                                 f"leave out --sampler {name}")
-            options["endpoint"] = self.endpoint
-        return make_sampler(name, **options)
+        name = self.sampler or default_sampler(next(iter(self.endpoint), None))
+        if not self.endpoint:
+            return make_sampler(name, **options)
+        if "endpoint" not in [field.name for field in fields_of(SAMPLERS.get(name))]:
+            raise InputError(f"--endpoint is of sampler {ENDPOINT_SAMPLER}; "
+                             f"leave out --sampler {name}")
+        from minrisk.openai.upstreams import parse_upstreams  # few runs need the client
+        from minrisk.samplers.ensemble import pool_of_servers
+
+        return pool_of_servers(
+            parse_upstreams(self.endpoint, "--endpoint"),
+            lambda **given: make_sampler(name, **options | given))
 
 
-def sampler_component(name: str, without: Sequence[str], is_default: bool) -> Component:
+def sampler_component(name: str, without: Sequence[str], is_default: bool,
+                      optional: Sequence[str] = ()) -> Component:
     """A sampler with options for its fields, except those that are options of the command."""
     cls = SAMPLERS.get(name)
-    options = _options("sampler", fields_of(cls), without)
+    fields = [replace(field, default=None) if field.name in optional else field
+              for field in fields_of(cls)]
+    options = _options("sampler", fields, without)
     return Component("sampler", name, options, is_default, getattr(cls, "lacks", None))
 
 

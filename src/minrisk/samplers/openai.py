@@ -151,23 +151,8 @@ class Endpoint(ClientOptions, Sampler):
     def sample(self, prompts: Sequence[Prompt], n: int, seed: int = 0,
                indices: Sequence[int] | None = None) -> list[list[Sample]]:
         check_numbers(n, seed)
-        indices = range(len(prompts)) if indices is None else indices
-        requests = [_IndexedRequest(prompt, index, number) for number, (prompt, index)
-                    in enumerate(zip(prompts, indices, strict=True))]
-        finished: dict[int, SamplingResult] = {}
-        failed: MinriskError | None = None
-        try:
-            with closing(self._stream(requests, n, seed, len(requests))) as results:
-                finished.update((request.number, result) for request, result in results)
-        except UnusableError as error:
-            if not any(isinstance(result, list) for result in finished.values()):
-                raise
-            failed = error
-        listed = [finished.get(number, failed) for number in range(len(requests))]
-        samples = [result for result in listed if isinstance(result, list)]
-        if len(samples) < len(requests):
-            raise PartialError([result for result in listed if result is not None])
-        return samples
+        return collected(lambda requests: self._stream(requests, n, seed, len(requests)), prompts,
+                         indices)
 
     def stream(self, requests: Iterable[AnyRequest], n: int,
                seed: int = 0) -> Generator[tuple[AnyRequest, SamplingResult]]:
@@ -269,9 +254,33 @@ class Endpoint(ClientOptions, Sampler):
 
 
 @dataclass(frozen=True)
-class _IndexedRequest:
+class IndexedRequest:
     """A request with its number in the batch."""
 
     prompt: Prompt
     index: int
     number: int  # position in the batch
+
+
+def collected(
+    stream: Callable[[list[IndexedRequest]], Generator[tuple[IndexedRequest, SamplingResult]]],
+    prompts: Sequence[Prompt], indices: Sequence[int] | None,
+) -> list[list[Sample]]:
+    """The samples of all prompts, in order; raises a PartialError if some prompts failed."""
+    indices = range(len(prompts)) if indices is None else indices
+    requests = [IndexedRequest(prompt, index, number) for number, (prompt, index)
+                in enumerate(zip(prompts, indices, strict=True))]
+    finished: dict[int, SamplingResult] = {}
+    failed: MinriskError | None = None
+    try:
+        with closing(stream(requests)) as results:
+            finished.update((request.number, result) for request, result in results)
+    except UnusableError as error:
+        if not any(isinstance(result, list) for result in finished.values()):
+            raise
+        failed = error
+    listed = [finished.get(number, failed) for number in range(len(requests))]
+    samples = [result for result in listed if isinstance(result, list)]
+    if len(samples) < len(requests):
+        raise PartialError([result for result in listed if result is not None])
+    return samples
