@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test test-core test-slow test-cpus test-newest test-oldest test-integrations \
         test-all dev names lock resolve \
-        fuzz fuzz-native fuzz-python sanitize lint types bench bench-quick docs docs-links dist \
+        fuzz fuzz-native fuzz-python sanitize lint types bench bench-quick bench-all docs docs-links dist \
         wheels clean
 
 demo: $(VENV)/.installed
@@ -104,6 +104,12 @@ bench: $(VENV)/.test
 # two minutes, with the bundled samples; benchmarks/quick/compare.py compares two such files
 bench-quick: $(VENV)/.test
 	$(BIN)/python benchmarks/quick/run.py --output bench-quick.json
+
+# all benchmarks and experiments that need no GPU: hours; continues where it was interrupted.
+# OPUS= is OPUS-MT en-fr as a folder; the research data are looked for in MINRISK_DATA
+OPUS ?=
+bench-all: $(VENV)/.test
+	$(BIN)/python benchmarks/all.py $(if $(OPUS),--opus $(OPUS))
 
 # the manual in build/docs/html; a warning is an error, and so is a link inside it that leads nowhere
 SPHINX := $(BIN)/python -m sphinx -E -W --keep-going -d build/docs/doctrees

@@ -7,11 +7,16 @@ import os
 import platform
 import re
 import sys
+from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import minrisk
+
+# the research data: samples of translations, judgements and answers (benchmarks/README.md)
+DATA = Path(os.environ.get("MINRISK_DATA",
+                           Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 
 def cpu() -> str:
@@ -58,7 +63,8 @@ def installed(package: str) -> str | None:
 
 def describe(*packages: str) -> dict[str, Any]:
     """The machine as it is now, and the versions of what was measured."""
-    return {"cpu": cpu(), "cores": cores(), "load": round(os.getloadavg()[0], 1),
+    return {"date": date.today().isoformat(),
+            "cpu": cpu(), "cores": cores(), "load": round(os.getloadavg()[0], 1),
             "system": f"{platform.system()} {platform.machine()}",
             "python": platform.python_version(), "minrisk": minrisk.__version__,
             **{name: installed(name) for name in packages}}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA = ROOT.parent / "shared" / "data"
+DATA = Path(os.environ.get("MINRISK_DATA", ROOT.parent / "shared" / "data"))
 FASTCHRF_SAMPLES = DATA / "fastchrf-samples.txt"
 SEGMENTS = DATA / "samples" / "ntrex-en-fr.jsonl.xz"
 

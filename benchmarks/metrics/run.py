@@ -29,7 +29,7 @@ sys.path.append(str(HERE.parent))  # what all benchmarks share
 
 import machine
 
-SAMPLES = HERE.resolve().parents[2] / "shared" / "data" / "fastchrf-samples.txt"
+SAMPLES = machine.DATA / "fastchrf-samples.txt"
 SIZES = (64, 256, 1024)
 PROBES = (8, 16)  # texts that tell whether more would take too long
 APART = 1e-3  # of scores up to 100, where a library rounds to single precision

@@ -37,7 +37,7 @@ sys.path.append(str(HERE.parent))  # what all benchmarks share
 
 import machine
 
-DATA = HERE.resolve().parents[2] / "shared" / "data" / "samples" / "ntrex-en-fr.jsonl.xz"
+DATA = machine.DATA / "samples" / "ntrex-en-fr.jsonl.xz"
 EPSILON = 0.02
 FARTHEST = 5.0  # standard deviations that two samples of one distribution may be apart
 DTYPES = {"cpu": torch.float32, "cuda": torch.bfloat16}

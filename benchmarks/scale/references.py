@@ -31,7 +31,7 @@ sys.path.append(str(HERE.parent))  # what all benchmarks share
 import machine
 
 SPAWN = HERE.parent / "chrf" / "spawn.py"  # its peak memory is that of the command alone
-SAMPLES = HERE.parents[2] / "shared" / "data" / "samples" / "ntrex-en-fr.jsonl.xz"
+SAMPLES = machine.DATA / "samples" / "ntrex-en-fr.jsonl.xz"
 SHARD = 50_000  # references in a file
 RANK = [sys.executable, "-m", "minrisk", "rank", "--quiet", "--utilities"]
 

@@ -34,7 +34,7 @@ sys.path.append(str(HERE.parent))  # what all benchmarks share
 
 import machine
 
-SAMPLES = HERE.parents[2] / "shared" / "data" / "samples" / "ntrex-en-fr.jsonl.xz"
+SAMPLES = machine.DATA / "samples" / "ntrex-en-fr.jsonl.xz"
 SHARDS = 8
 STEP = 1  # seconds between looks at the driver's memory
 PAUSE = 4  # seconds, in which the processes of the last run end

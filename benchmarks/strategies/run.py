@@ -29,7 +29,7 @@ sys.path.append(str(HERE.parent))  # what all benchmarks share
 
 import machine
 
-SAMPLES = HERE.parents[2] / "shared" / "data" / "samples" / "ntrex-en-fr.jsonl.xz"
+SAMPLES = machine.DATA / "samples" / "ntrex-en-fr.jsonl.xz"
 SIZES = {"chrf": 1024, "comet": 256}  # samples a segment
 
 

@@ -32,7 +32,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "comet")]  # what all benchm
 import machine
 import models
 
-DATA = HERE.resolve().parents[2] / "shared" / "data" / "samples" / "ntrex-en-fr.jsonl.xz"
+DATA = machine.DATA / "samples" / "ntrex-en-fr.jsonl.xz"
 EPSILON = 0.02
 VOCABULARY = 32000  # of the Unigram tokenizer
 

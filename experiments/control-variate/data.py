@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = ROOT.parent / "shared" / "data"
+SHARED = Path(os.environ.get("MINRISK_DATA", ROOT.parent / "shared" / "data"))
 CACHE = ROOT / "build" / "control-variate"
 SEGMENTS, SAMPLES = 120, 128  # the encoder takes some 10 ms a text
 TRAINING, TESTING = ("en-de-news2020", 430), ("en-de-ted2021", 60)  # sources of each

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,7 +15,7 @@ import numpy as np
 from minrisk.metrics.embedding import Embedding
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = ROOT.parent / "shared" / "data" / "mqm"
+SHARED = Path(os.environ.get("MINRISK_DATA", ROOT.parent / "shared" / "data")) / "mqm"
 CACHE = ROOT / "build" / "mqm"
 NEWS, NEWS_TEST, TED_TEST, TED_RU = ("en-de-news2020", "en-de-news2021", "en-de-ted2021",
                                      "en-ru-ted2021")

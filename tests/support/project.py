@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -13,7 +14,8 @@ SUPPORT = Path(__file__).resolve().parent  # on the path of tests, and of proces
 TESTS = SUPPORT.parent
 ROOT = TESTS.parent
 DOCS = ROOT / "docs"
-SHARED = ROOT.parent / "shared" / "data"  # research data that is not part of the project
+# research data that is not part of the project
+SHARED = Path(os.environ.get("MINRISK_DATA", ROOT.parent / "shared" / "data"))
 
 _FENCE = re.compile(r"^(`{3,})(\S*).*\n((?:.*\n)*?)\1$", flags=re.MULTILINE)
 
