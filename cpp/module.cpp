@@ -367,6 +367,28 @@ void cross_attention(Array<const Value, 3> queries, Array<const Value, 5> cache,
              });
 }
 
+constexpr std::size_t activations_a_thread = 1 << 18;
+
+void quantize(Array<const float, 2> values, Array<std::uint8_t, 2> bytes, Array<float, 1> largest,
+              int threads) {
+    const std::size_t rows = values.shape(0), size = values.shape(1);
+    check(bytes.shape(0) == rows && bytes.shape(1) == size && largest.shape(0) == rows);
+    const minrisk::QuantizedRows problem{values.data(), std::int64_t(size), bytes.data(),
+                                         largest.data()};
+    each_row(rows, 0, 1 + rows * size / activations_a_thread, threads,
+             [&](std::int64_t row, float*) { sampling().quantize(problem, row); });
+}
+
+void scale(Array<float, 2> products, Array<const float, 1> scales, Array<const float, 1> bias,
+           int threads) {
+    const std::size_t rows = products.shape(0), size = products.shape(1);
+    check(scales.shape(0) == rows && bias.shape(0) == size);
+    const minrisk::ScaledProducts problem{products.data(), std::int64_t(size), scales.data(),
+                                          bias.data()};
+    each_row(rows, 0, 1 + rows * size / activations_a_thread, threads,
+             [&](std::int64_t row, float*) { sampling().scale(problem, row); });
+}
+
 template <class Value>
 void bind_sampling(nb::module_& m) {
     // converted arrays would be copies, and a result would be written to a copy
@@ -396,9 +418,13 @@ NB_MODULE(_native, m) {
     bind_chrf(m.def_submodule("chrf"));
     bind_bleu(m.def_submodule("bleu"));
     m.def_submodule("ter").def("edits", &ter_edits);
-    nb::module_ sampling = m.def_submodule("sampling");
-    bind_sampling<float>(sampling);
-    bind_sampling<std::uint16_t>(sampling);
+    nb::module_ sampling_module = m.def_submodule("sampling");
+    bind_sampling<float>(sampling_module);
+    bind_sampling<std::uint16_t>(sampling_module);
+    const auto array = nb::arg().noconvert();
+    m.def_submodule("int8")
+        .def("quantize", &quantize, array, array, array, nb::arg())
+        .def("scale", &scale, array, array, array, nb::arg());
     m.def("set_simd", &set_simd, "Use the kernels of this name: avx512, avx2 or portable.");
     m.def("simd", [] { return std::string(kernels->name); });
     m.def("available_simd", [] {

@@ -48,8 +48,25 @@ struct SamplingKernels {
     void (*cross_attention)(const CrossAttention<Value>&, std::int64_t row, float* buffer);
 };
 
+// Rows of activations (R, size) as unsigned bytes: `zero` is 0, and the largest is `most` away.
+struct QuantizedRows {
+    const float* values;
+    std::int64_t size;
+    std::uint8_t* bytes;  // (R, size)
+    float* largest;       // (R,) the largest absolute value; NaN if one is not finite
+};
+
+// Products of quantized rows (R, size), which are scaled row by row, plus a bias.
+struct ScaledProducts {
+    float* products;
+    std::int64_t size;
+    const float *scales, *bias;  // (R,) and (size,)
+};
+
 // One instruction set.
 struct Sampling {
+    void (*quantize)(const QuantizedRows&, std::int64_t row);
+    void (*scale)(const ScaledProducts&, std::int64_t row);
     SamplingKernels<float> single;
     SamplingKernels<std::uint16_t> half;  // bfloat16
 };

@@ -1,4 +1,5 @@
-// The kernels of sampling: likely tokens of rows of logits, and attention of rows to cached tokens.
+// The kernels of sampling: likely tokens of rows of logits, attention of rows to cached tokens, and
+// activations of layers in int8.
 // Sums go over sixteen lanes in one fixed order, so that all instruction sets give the same bits.
 //
 // Written once over `register_bytes`; included inside a namespace of the including file's own.
@@ -247,9 +248,68 @@ void cross_attention_of(const CrossAttention<Value>& problem, std::int64_t row, 
     }
 }
 
+constexpr float quantized_most = 127, quantized_zero = 128, smallest = 1e-12f;
+
+inline void quantize_row(const QuantizedRows& problem, std::int64_t row) {
+    using Bytes = std::uint8_t __attribute__((vector_size(register_bytes / 4)));
+    const float* values = problem.values + row * problem.size;
+    std::uint8_t* bytes = problem.bytes + row * problem.size;
+    const std::int64_t whole = problem.size / float_lanes * float_lanes;
+    Floats most = {}, invalid = {};
+    for (std::int64_t i = 0; i < whole; i += float_lanes) {
+        const Floats some = load_floats(values + i);
+        for (int p = 0; p < Floats::count; ++p) {
+            const FloatRegister x = some.parts[p], size = x < 0.0f ? -x : x;
+            most.parts[p] = size > most.parts[p] ? size : most.parts[p];
+            invalid.parts[p] += x - x;  // NaN if not finite
+        }
+    }
+    float top = largest(most), wrong = sum(invalid);
+    for (std::int64_t i = whole; i < problem.size; ++i) {
+        const float size = values[i] < 0 ? -values[i] : values[i];
+        top = size > top ? size : top;
+        wrong += size - size;
+    }
+    top = top > smallest ? top : smallest;
+    problem.largest[row] = top + wrong;
+    const float factor = quantized_most / top, shift = quantized_zero + 0.5f;
+    if (wrong != wrong) {
+        for (std::int64_t i = 0; i < problem.size; ++i) bytes[i] = 0;
+        return;
+    }
+    for (std::int64_t i = 0; i < whole; i += float_lanes) {
+        const Floats some = load_floats(values + i);
+        for (int p = 0; p < Floats::count; ++p) {
+            const auto rounded =
+                __builtin_convertvector(some.parts[p] * factor + shift, IntRegister);
+            const Bytes narrow = __builtin_convertvector(rounded, Bytes);
+            __builtin_memcpy(bytes + i + p * Floats::width, &narrow, sizeof narrow);
+        }
+    }
+    for (std::int64_t i = whole; i < problem.size; ++i)
+        bytes[i] = std::uint8_t(std::int32_t(values[i] * factor + shift));
+}
+
+inline void scale_row(const ScaledProducts& problem, std::int64_t row) {
+    float* products = problem.products + row * problem.size;
+    const float scale = problem.scales[row];
+    const std::int64_t whole = problem.size / float_lanes * float_lanes;
+    for (std::int64_t i = 0; i < whole; i += float_lanes) {
+        Floats some = load_floats(products + i);
+        const Floats bias = load_floats(problem.bias + i);
+        for (int p = 0; p < Floats::count; ++p)
+            some.parts[p] = some.parts[p] * scale + bias.parts[p];
+        store_floats(products + i, some);
+    }
+    for (std::int64_t i = whole; i < problem.size; ++i)
+        products[i] = products[i] * scale + problem.bias[i];
+}
+
 template <class Value>
 constexpr SamplingKernels<Value> kernels_of() {
     return {likely_of<Value>, self_attention_of<Value>, cross_attention_of<Value>};
 }
 
-constexpr Sampling all_kernels() { return {kernels_of<float>(), kernels_of<std::uint16_t>()}; }
+constexpr Sampling all_kernels() {
+    return {quantize_row, scale_row, kernels_of<float>(), kernels_of<std::uint16_t>()};
+}

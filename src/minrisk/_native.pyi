@@ -84,10 +84,21 @@ class _Sampling(ModuleType):
     def cross_attention(queries: _Numbers, cache: _Numbers, sources: _Ints, lengths: _Ints,
                         out: _Numbers, threads: int, /) -> None: ...
 
+_Singles = npt.NDArray[np.float32]
+
+@type_check_only
+class _Int8(ModuleType):
+    @staticmethod
+    def quantize(values: _Singles, bytes: npt.NDArray[np.uint8], largest: _Singles, threads: int,
+                 /) -> None: ...
+    @staticmethod
+    def scale(products: _Singles, scales: _Singles, bias: _Singles, threads: int, /) -> None: ...
+
 chrf: Final[_Chrf]
 bleu: Final[_Bleu]
 ter: Final[_Ter]
 sampling: Final[_Sampling]
+int8: Final[_Int8]
 
 def set_simd(name: str, /) -> None:
     """Use the kernels of this name: avx512, avx2 or portable."""

@@ -13,7 +13,7 @@ transformers = pytest.importorskip("transformers", reason="needs the extra minri
 import tiny_models
 from minrisk import _native as core
 from minrisk._core.errors import InputError
-from minrisk._torch import onednn
+from minrisk._torch import int8, onednn
 from minrisk._torch.int8 import Int8Linear, int8_not_supported_reasons
 from minrisk.samplers.hf import Transformers, native
 from minrisk.samplers.hf.attention import KVCache, NativeAttention, TorchAttention
@@ -131,6 +131,27 @@ def test_instruction_sets_sample_from_the_same_bits(dtype):
     for run in runs:
         for one, first in zip(run, runs[0], strict=True):
             assert torch.equal(one, first)
+
+
+@pytest.mark.parametrize("size", [5, 16, 300])
+def test_activations_become_the_bytes_that_torch_makes_of_them(simd, size, monkeypatch):
+    torch.manual_seed(size)
+    rows = torch.randn(4, size) * torch.tensor([1.0, 1e-3, 0.0, 50.0])[:, None]
+    products, bias = torch.randn(4, size), torch.randn(size)
+    bytes_, largest = int8.quantized(rows)
+    outputs = int8.scaled(products.clone(), largest, bias)
+    monkeypatch.setattr(int8, "native_core", lambda: None)
+    twins = int8.quantized(rows)
+    assert torch.equal(bytes_, twins[0])
+    assert torch.equal(largest, twins[1])
+    assert_close(outputs, int8.scaled(products, largest, bias), "fp32")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_activations_that_are_no_numbers_are_seen(simd, value):
+    rows = torch.ones(2, 40)
+    rows[1, 39] = value
+    assert int8.quantized(rows)[1].isfinite().tolist() == [True, False]
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])

@@ -13,6 +13,8 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from minrisk._core.native import native_core
+
 _LARGEST = 127
 _ZERO = 128  # zero point: the kernels take unsigned activations
 _WITHOUT_VNNI = ("SSE41", "AVX", "AVX2", "AVX512_CORE")  # their 16-bit sums of products overflow
@@ -64,6 +66,29 @@ def _products(rows: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor) -> Te
     return found
 
 
+def quantized(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows (T, D) as unsigned integers, and the largest absolute value (T,) of each."""
+    native = native_core()
+    if native is None:
+        # abs().amax() would take another pass
+        largest = torch.maximum(rows.amax(1), -rows.amin(1)).clamp_(min=_SMALLEST)
+        factors = _LARGEST / largest[:, None]
+        return (rows * factors).add_(_ZERO + 0.5).to(torch.uint8), largest
+    found, largest = torch.empty(rows.shape, dtype=torch.uint8), torch.empty(len(rows))
+    native.int8.quantize(rows.detach().contiguous().numpy(), found.numpy(), largest.numpy(),
+                         torch.get_num_threads())
+    return found, largest
+
+
+def scaled(products: Tensor, scales: Tensor, bias: Tensor) -> Tensor:
+    """Products (T, O), overwritten, times one scale (T,) for each row, plus a bias (O,)."""
+    native = native_core()
+    if native is None:
+        return torch.addcmul(bias, products, scales[:, None])
+    native.int8.scale(products.numpy(), scales.numpy(), bias.numpy(), torch.get_num_threads())
+    return products
+
+
 class Int8Linear(nn.Module):
     """A linear layer in int8; inputs and outputs are float32."""
 
@@ -79,12 +104,9 @@ class Int8Linear(nn.Module):
                       else linear.bias.detach().float())
 
     def forward(self, inputs: Tensor) -> Tensor:
-        rows = inputs.reshape(-1, inputs.shape[-1])  # (T, D)
-        # abs().amax() would take another pass
-        largest = torch.maximum(rows.amax(1), -rows.amin(1)).clamp_(min=_SMALLEST)[:, None]
-        rounded = (rows * (_LARGEST / largest)).add_(_ZERO + 0.5).to(torch.uint8)
-        products = _products(rounded, self._weight, self._scales, self._zeros)
-        return torch.addcmul(self._bias, products, largest).view(*inputs.shape[:-1], -1)
+        rows, largest = quantized(inputs.reshape(-1, inputs.shape[-1]))  # (T, D), (T,)
+        products = _products(rows, self._weight, self._scales, self._zeros)
+        return scaled(products, largest, self._bias).view(*inputs.shape[:-1], -1)
 
     def with_bias(self, bias: Tensor | None) -> Self:
         """The same weights with another bias."""

@@ -32,7 +32,7 @@ from minrisk._core.errors import InputError
 from minrisk.samplers.hf.stop_strings import StopStrings
 from minrisk.samplers.hf.truncation import Candidates, Truncation
 
-_ROWS_PER_PART = 64  # rows whose logits are computed at a time
+_ROWS_PER_PART = 64  # rows at most whose logits are computed at a time
 # settings that need more than the prefix, and the values that disable them
 _UNSUPPORTED_SETTINGS: dict[str, tuple[object, ...]] = {
     "guidance_scale": (None, 1, 1.0),
@@ -61,7 +61,8 @@ class ProjectedLogits:
         return self.project(self.hidden)
 
     def parts(self) -> Iterator[Tensor]:
-        return map(self.project, self.hidden.split(_ROWS_PER_PART))
+        parts = self.hidden.tensor_split(-(-len(self.hidden) // _ROWS_PER_PART))  # of equal sizes
+        return map(self.project, parts)
 
 
 Logits: TypeAlias = "Tensor | ProjectedLogits"
