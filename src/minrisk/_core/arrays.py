@@ -65,6 +65,24 @@ def numbered(values: Iterable[Hashable], known: dict[Any, int]) -> Ints:
     return np.array([known.setdefault(value, len(known)) for value in values], np.intp)
 
 
+def ranges(first: Ints, last: Ints) -> Ints:
+    """The numbers from each `first` to below its `last`, one range after the other.
+
+    >>> ranges(np.array([3, 7]), np.array([5, 8])).tolist()
+    [3, 4, 7]
+    """
+    sizes = last - first
+    starts = np.cumsum(sizes) - sizes
+    numbers: Ints = np.repeat(first - starts, sizes) + np.arange(sizes.sum())
+    return numbers
+
+
+def blocks_of(sizes: Ints, most: int) -> list[Ints]:
+    """The places of the sizes, in blocks whose sizes add up to about `most`."""
+    block = (np.cumsum(sizes) - sizes) // most
+    return np.split(np.arange(sizes.size), np.flatnonzero(np.diff(block)) + 1)
+
+
 def first_places(labels: Ints) -> Ints:
     """(D,) the first position of each distinct label, in order."""
     return np.sort(np.unique(labels, return_index=True)[1])

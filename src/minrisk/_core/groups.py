@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from minrisk._core.arrays import Floats, Ints, sums
+from minrisk._core.arrays import Floats, Ints, ranges, sums
 from minrisk._core.errors import InputError, not_features
 from minrisk._core.lazy import lazy
 
@@ -159,9 +159,8 @@ class WeightedRows:
 
     def _expand(self, rows: Ints) -> tuple[Ints, Ints]:
         """The positions of the members of these rows, and where each row starts among them."""
-        starts, sizes = self.offsets[rows], np.diff(self.offsets)[rows]
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        return np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1]), offsets
+        first, last = self.offsets[rows], self.offsets[rows + 1]
+        return ranges(first, last), np.concatenate([[0], np.cumsum(last - first)])
 
 
 def check_rows(user: object, *features: object) -> None:

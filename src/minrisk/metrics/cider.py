@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import log
@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from minrisk._core.arrays import Floats, Ints, numbered, sums
+from minrisk._core.arrays import Distinct, Floats, Ints, blocks_of, numbered, ranges, sums
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.groups import Groups, WeightedRows, check_rows
 from minrisk._core.lazy import lazy
@@ -117,11 +117,11 @@ class Cider(Metric[WeightedRows]):
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
         """(H, R) score of every pair; against an aggregate, the mean over its members."""
         ours, theirs = self._in_one_vocabulary(hyps, refs)
-        distinct, member = np.unique(refs.members, return_inverse=True)
-        pairs = self._pairs(_select(ours, hyps.members), _select(theirs, distinct))
+        texts = Distinct.from_labels(refs.members, len(theirs))
+        pairs = self._pairs(_select(ours, hyps.members), _select(theirs, texts.labels))
         result = np.zeros((len(refs), len(hyps)))
         np.add.at(result, refs.rows,
-                  pairs.T[member] * refs.weights[:, None])
+                  pairs.T[texts.inverse] * refs.weights[:, None])
         return np.ascontiguousarray(result.T)
 
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
@@ -184,8 +184,8 @@ class Cider(Metric[WeightedRows]):
                        for side in ("left", "right"))
         ours, sizes = hyps.idf[hyps.ngram] ** 2 * hyps.inverse_norm, last - first
         summed = np.zeros(len(hyps) * len(refs))
-        for block in _blocks(sizes):
-            place, times = _ranges(first[block], last[block]), sizes[block]
+        for block in blocks_of(sizes, _MAX_MATCHES_PER_BLOCK):
+            place, times = ranges(first[block], last[block]), sizes[block]
             clipped = np.minimum(np.repeat(hyps.count[block], times), count[place])
             summed += sums(np.repeat(hyps.text[block] * len(refs), times) + text[place],
                           clipped * np.repeat(ours[block], times) * theirs[place], summed.size)
@@ -245,7 +245,7 @@ def _select(vectors: NgramVectors, rows: Ints) -> NgramVectors:
     if np.array_equal(rows, np.arange(len(vectors))):
         return vectors
     first, last = vectors.offsets[rows], vectors.offsets[rows + 1]
-    entries = _ranges(first, last)
+    entries = ranges(first, last)
     return replace(vectors, text=np.repeat(np.arange(rows.size), last - first),
                    ngram=vectors.ngram[entries], count=vectors.count[entries],
                    inverse_norm=vectors.inverse_norm[entries], length=vectors.length[rows])
@@ -256,25 +256,11 @@ def _tabulate(refs: NgramVectors, weights: Floats, columns: Ints,
     """The lengths of references (L,), and the table (L, columns) of `_expected`."""
     lengths, row = np.unique(refs.length, return_inverse=True)
     first, last = (np.searchsorted(columns, refs.ngram * base + count) for count in (0, base))
-    entry, target = np.repeat(np.arange(refs.ngram.size), last - first), _ranges(first, last)
+    entry, target = np.repeat(np.arange(refs.ngram.size), last - first), ranges(first, last)
     clipped = np.minimum(columns[target] % base, refs.count[entry])
     added = clipped * (refs.count * refs.inverse_norm * weights[refs.text])[entry]
     table = sums(row[refs.text[entry]] * columns.size + target, added, lengths.size * columns.size)
     return lengths, table.reshape(lengths.size, columns.size)
-
-
-def _ranges(first: Ints, last: Ints) -> Ints:
-    """The concatenated ranges from each `first` to its `last` (exclusive)."""
-    sizes = last - first
-    starts = np.cumsum(sizes) - sizes
-    result: Ints = np.repeat(first - starts, sizes) + np.arange(sizes.sum())
-    return result
-
-
-def _blocks(sizes: Ints) -> Iterable[Ints]:
-    """Entries in blocks whose sizes add up to at most `_MAX_MATCHES_PER_BLOCK`."""
-    block = (np.cumsum(sizes) - sizes) // _MAX_MATCHES_PER_BLOCK
-    return np.split(np.arange(sizes.size), np.flatnonzero(np.diff(block)) + 1)
 
 
 def _documents(path: str) -> Iterator[list[str]]:

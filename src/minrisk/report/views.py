@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from minrisk._core.arrays import Floats, Ints, sums
+from minrisk._core.arrays import Distinct, Floats, Ints, sums
 from minrisk._core.errors import InputError, UnusableError
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import reads_segment
@@ -171,14 +171,14 @@ class _SegmentView:
         """The most frequent answers, each with its share of the votes and its number of samples."""
         assert self._answers is not None
         labels = self._clusters.labels
-        _, firsts = np.unique(labels[labels >= 0], return_index=True)
-        first = np.flatnonzero(labels >= 0)[firsts]
-        if not first.size:
+        known = np.flatnonzero(labels >= 0)
+        if not known.size:
             return []
+        first = known[Distinct.from_labels(labels[known], labels.size).first]
         columns, mass = self._references
         # tool calls are compared field by field; a score of 1 means equal calls, thus a vote
         shares = (self._pool.keep(self._clusters.rows[first]).scores(columns) == 1) @ mass
-        counts = np.bincount(labels[labels >= 0], np.array(self._counts)[labels >= 0])
+        counts = np.bincount(labels[known], np.array(self._counts)[known])
         return [[self._answers[first[n]], number(shares[n]), int(counts[n])]
                 for n in np.argsort(-shares, kind="stable")[:_MAX_ANSWERS].tolist()]
 

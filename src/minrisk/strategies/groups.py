@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minrisk._core.arrays import Floats, Ints, Points
+from minrisk._core.arrays import Distinct, Floats, Ints, Points
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import Ability, AnyMetric, F, PartialStatistics
 from minrisk._core.strategy import (
@@ -234,7 +234,7 @@ def _means(points: Points, weights: Floats, labels: Ints) -> Points:
 def _nearest(points: Points, centroids: Points) -> Ints:
     """(N,) the nearest centroid of each point, renumbered without empty clusters."""
     nearest = _on_host(_squared_distances(points, centroids).argmin(1))
-    return np.unique(nearest, return_inverse=True)[1]
+    return Distinct.from_labels(nearest, len(centroids)).inverse
 
 
 def _squared_distances(points: Points, others: Points) -> Points:

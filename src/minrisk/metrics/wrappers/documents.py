@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from minrisk._core.arrays import Floats, Ints, Objects, numbered, objects
+from minrisk._core.arrays import Distinct, Floats, Ints, Objects, blocks_of, numbered, objects
 from minrisk.metrics.wrappers import WrapperMetric
 from minrisk.metrics.wrappers.transport import exact_transport, sinkhorn_transport
 from minrisk.plugins import AnyMetric, inner, option
@@ -39,9 +39,13 @@ class DocumentFeatures:
 
     def used(self) -> tuple[Any, list[Ints]]:
         """The features of the sentences in use, and the rows of each document in them."""
-        used, place = np.unique(np.concatenate(self.rows), return_inverse=True)
-        ends = np.cumsum([rows.size for rows in self.rows])[:-1]
-        return self.sentences[used], np.split(place, ends)
+        used = Distinct.from_labels(np.concatenate(self.rows), len(self.sentences))
+        return self.sentences[used.labels], np.split(used.inverse, np.cumsum(self.sizes)[:-1])
+
+    @property
+    def sizes(self) -> Ints:
+        """(N,) number of sentences of each document."""
+        return np.array([rows.size for rows in self.rows])
 
 
 @dataclass(frozen=True)
@@ -102,9 +106,9 @@ class Documents(WrapperMetric):
         whole = None if source is None or not self.needs_source else self.metric.features(
             list(source.texts))
         theirs, columns = refs.used()
-        blocks = [hyps[rows] for rows in _blocks(hyps, len(theirs))]
-        return np.concatenate([self._block(block, theirs, columns, refs, whole)
-                               for block in blocks])
+        blocks = blocks_of(hyps.sizes * len(theirs), _MAX_SCORES_PER_BLOCK)
+        return np.concatenate([self._block(hyps[rows], theirs, columns, refs, whole)
+                               for rows in blocks])
 
     def _block(self, hyps: DocumentFeatures, theirs: Any, columns: list[Ints],
                refs: DocumentFeatures, source: Any) -> Floats:
@@ -153,10 +157,3 @@ def _parts(text: str) -> Iterator[str]:
         yield text[start:match.end()]
         start = match.end()
     yield text[start:]
-
-
-def _blocks(hyps: DocumentFeatures, references: int) -> list[Ints]:
-    """The hypotheses in blocks whose sentence scores fit into memory."""
-    sizes = np.cumsum([rows.size for rows in hyps.rows])
-    block = (sizes - 1) * references // _MAX_SCORES_PER_BLOCK
-    return np.split(np.arange(len(hyps)), np.flatnonzero(np.diff(block)) + 1)
