@@ -527,7 +527,7 @@ def test_entries_that_are_no_results_are_passed_over(tmp_path, change):
     assert found.counts == {"pairs": 4, "segments": 1}
     found.add([Result(0, 1, 8, "c\n", {"pairs": 2})])
     assert list(found.texts()) == ["a\n", "c\n"]
-    found.close()
+    found.journal.close()
 
 
 @pytest.mark.parametrize("entry", [[], "indices", 7, None])

@@ -206,7 +206,7 @@ def test_segments_of_a_torn_shard_are_kept_and_what_is_torn_is_redone(inputs, tm
     texts = whole["3.jsonl"].decode().splitlines(keepends=True)
     for start in (8, 0):
         partial.add([Result(3, i, checksum(given[i]), texts[i]) for i in range(start, start + 4)])
-    partial.close()
+    partial.journal.close()
     with open(path / "3.jsonl.partial", "ab") as torn:
         torn.write(b'0123abcd {"indices": [4, ')
     result = run(*args, "--resume")

@@ -7,7 +7,8 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -51,7 +52,8 @@ _COMMANDS = {  # imported when first used
     "comet": "minrisk.cli.utilities:comet",
     "completion": "minrisk.cli.utilities:completion",
 }
-_MOVED = {kind: f"list {kind}" for kind in ("metrics", "strategies", "samplers")}
+_MOVED = {"metrics": "list metrics", "strategies": "list strategies",
+          "samplers": "list samplers"}
 
 
 class Terminated(KeyboardInterrupt):
@@ -120,7 +122,7 @@ def main(args: Sequence[str] | None = None) -> int:
 def _prepare() -> None:
     """Replace a closed standard error, print each warning on one line, and handle signals."""
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - for the whole run
-    warnings.showwarning = _show_once()
+    warnings.showwarning = partial(_show_once, set())
     if threading.current_thread() is threading.main_thread():
         for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
             if hasattr(signal, name):
@@ -131,15 +133,10 @@ def _terminate(*_: object) -> None:
     raise Terminated
 
 
-def _show_once() -> Callable[..., None]:
-    shown: set[str] = set()
-
-    def show(message: Warning | str, *_: object, **__: object) -> None:
-        if str(message) not in shown:
-            shown.add(str(message))
-            click.echo(f"minrisk: warning: {_with_flags(message)}", err=True)
-
-    return show
+def _show_once(shown: set[str], message: Warning | str, *_: object, **__: object) -> None:
+    if str(message) not in shown:
+        shown.add(str(message))
+        click.echo(f"minrisk: warning: {_with_flags(message)}", err=True)
 
 
 def _with_flags(text: object) -> str:

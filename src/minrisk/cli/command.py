@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -39,18 +40,16 @@ def command(*, examples: str = "",
     A field of several dataclasses is one option that fills all of them. Fields in `without` have no
     option and keep their defaults.
     """
-    def decorate(function: Callable[..., Any]) -> OptionsCommand:
-        groups = [hint for name, hint in get_type_hints(function).items() if name != "return"]
-        return OptionsCommand(function, groups, examples, without)
-
-    return decorate
+    return partial(OptionsCommand, examples, without)
 
 
 class OptionsCommand(click.Command):
     """A command whose callback takes dataclasses, filled from its options."""
 
-    def __init__(self, function: Callable[..., Any], groups: Sequence[type], examples: str,
-                 without: Sequence[str]) -> None:
+    def __init__(self, examples: str, without: Sequence[str],
+                 function: Callable[..., Any]) -> None:
+        hints = get_type_hints(function)
+        self.groups = groups = [hint for name, hint in hints.items() if name != "return"]
         params: dict[str | None, click.Parameter] = {}
         for param in (param for group in groups for param in parameters(group)):
             if param.name not in without:
@@ -59,7 +58,6 @@ class OptionsCommand(click.Command):
                          help=function.__doc__, epilog=f"\b\nExamples:\n{examples}")
         if any(isinstance(param, FieldOption) and param.spec.advanced for param in self.params):
             self.params.append(_HELP_ALL)
-        self.groups = groups
         self.registries = [registry for group in groups if issubclass(group, ComponentOptions)
                            for registry in group.registries]
 
@@ -75,7 +73,7 @@ class OptionsCommand(click.Command):
             raise self._unknown_options(ctx, error.option_name, args) from None
         except click.BadOptionUsage as error:
             raise self._bad_usage(ctx, error) from None
-        set_flags(self._field_options(ctx), ctx)
+        set_flags(ctx)
         return rest
 
     def invoke(self, ctx: click.Context) -> Any:

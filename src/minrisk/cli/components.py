@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -111,7 +112,7 @@ class ComponentOptions(ABC):
 
     # by the option that names the component
     fields: Mapping[str, dict[str, Any]] = dataclasses.field(
-        default_factory=lambda: defaultdict(dict))
+        default_factory=partial(defaultdict, dict))
 
     @classmethod
     @abstractmethod

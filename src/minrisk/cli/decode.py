@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import click
 
@@ -12,7 +12,7 @@ from minrisk._core.errors import InputError, Wording
 from minrisk._core.options import flag
 from minrisk.cli.command import command
 from minrisk.cli.components import StrategyOptions
-from minrisk.cli.execute import CommandRun, execute
+from minrisk.cli.execute import CommandRun, configure_process, execute
 from minrisk.cli.options import argument
 from minrisk.io.inputs import input_files
 from minrisk.io.text import TextFiles
@@ -30,13 +30,9 @@ class InputOptions:
     inputs: tuple[str, ...] = argument("[INPUT]...")
     input: tuple[str, ...] = flag((), section="Input", hidden=True)  # in configuration files
 
-    def given(self) -> Sequence[str]:
-        """The given paths and patterns."""
-        return self.inputs or self.input
-
     def paths(self) -> Sequence[str]:
         """The given paths and patterns; standard input if there are none."""
-        paths = self.given()
+        paths = self.inputs or self.input
         if not paths and sys.stdin is not None and sys.stdin.isatty():
             raise InputError("no INPUT was given, and standard input is a terminal; "
                              "name a file, or pipe JSON lines")
@@ -76,17 +72,15 @@ class SegmentInput(SegmentOptions, JsonInput):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "inputs", (*self.inputs, *self.translations))
         for name in _TEXT_ONLY:
             if self.num_candidates is None and getattr(self, name) is not None:
                 raise InputError(Wording(f"{name}= needs num_candidates=: it is only for plain "
                                          "text"))
 
-    def given(self) -> Sequence[str]:
-        return [*self.inputs, *self.translations] or self.input
-
     def corpus(self) -> Corpus:
         if self.num_candidates is None:
-            return replace(super().corpus(), limit=self.limit)
+            return Corpus(input_files(self.paths()), limit=self.limit)
         text = TextFiles(self.paths(), self.num_candidates, self.source, self.references,
                          self.num_references, self.reference_lprobs)
         return Corpus(text.files, text=text, limit=self.limit)
@@ -106,7 +100,7 @@ def decode(method: StrategyOptions, segments: SegmentInput, options: CommandRun,
     fields pass through. Files may be compressed (gz, xz, zst), Parquet, URLs or patterns; `-`,
     or none, is standard input. A finished output appears whole.
     """
-    options.apply()
+    configure_process(options.quiet, options.threads)
     decoding = segments.decoding(segments.corpus(), method.make())
     return execute(options, output.job(decoding, options, method.seed or 0)).code
 
@@ -127,7 +121,7 @@ def export(method: StrategyOptions, segments: SegmentInput, options: CommandRun,
     {"prompt", "chosen", "rejected"} for preference learning (Yang et al. 2023), as TRL's DPO
     trainer reads them.
     """
-    options.apply()
+    configure_process(options.quiet, options.threads)
     decoding = segments.decoding(segments.corpus(), method.make())
     result = execute(options, output.job(decoding, options))
     if result.counts["without_pairs"] and not options.quiet:

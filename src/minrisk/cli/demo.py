@@ -17,12 +17,12 @@ import click
 import numpy as np
 
 from minrisk._core.options import flag
-from minrisk._core.process import MAX_THREADS, set_threads
+from minrisk._core.process import MAX_THREADS
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy, segment_rng
 from minrisk.cli.command import command
-from minrisk.cli.execute import QUIET_HELP, apply_quiet, command_progress
+from minrisk.cli.execute import QUIET_HELP, command_progress, configure_process
 from minrisk.cli.score import echo_table
 from minrisk.io.files import Input
 from minrisk.io.formats import json_line
@@ -183,8 +183,7 @@ def demo(options: DemoOptions) -> None:
 
     They are translations of English sentences into French, sampled from a model.
     """
-    apply_quiet(options.quiet)
-    set_threads(options.threads)
+    configure_process(options.quiet, options.threads)
     comparison = ComparedMethods(options.seed)
     with as_file(files("minrisk") / "data" / "demo.jsonl.xz") as bundled:
         path = options.data or str(bundled)

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -30,17 +30,18 @@ from minrisk.io.writers import Writer
 from minrisk.run.driver import Job, Run, open_run
 from minrisk.run.options import RunOptions
 from minrisk.run.progress import RunProgress, count_of
-from minrisk.run.stages import Map, write
+from minrisk.run.stages import Map, written
 
 QUIET_HELP = "Print nothing but errors on standard error."
 _SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens", "judge_requests",
           "judge_prompt_tokens", "judge_completion_tokens")  # counts in the summary
 
 
-def apply_quiet(quiet: bool) -> None:
-    """Suppress warnings if quiet."""
+def configure_process(quiet: bool, threads: int | None = None) -> None:
+    """Set the number of threads of this process, and suppress its warnings if quiet."""
     if quiet:
         warnings.simplefilter("ignore")
+    set_threads(threads)
 
 
 @dataclass(frozen=True)
@@ -60,14 +61,9 @@ class CommandRun(RunOptions):
                               help="YAML file with options; flags take precedence.")
     quiet: bool = flag(False, "-q", help=QUIET_HELP)
 
-    def apply(self) -> None:
-        """Set the number of threads and the warning filter of this process."""
-        apply_quiet(self.quiet)
-        set_threads(self.threads)
-
     def write(self, writer: Writer) -> Map:
         """The stage that writes; its error messages name flags instead of Python options."""
-        return write(writer, partial(as_flags, known=flags.get()))
+        return Map("render", partial(written, writer, partial(as_flags, known=flags.get())))
 
 
 def command_progress(quiet: bool, fraction: Callable[[], float | None] = lambda: None,
@@ -91,8 +87,8 @@ def execute(options: CommandRun, job: Job, written: Sequence[str] = ()) -> RunRe
     with open_run(options, job, read=[options.config] if options.config else [],
                   written=written) as run:
         remaining = [what.shard for what in run.sink.remaining()]
-        progress = command_progress(options.quiet, partial(_fraction, run, _size(remaining)),
-                                    options.output)
+        size = cache(partial(_size, remaining))
+        progress = command_progress(options.quiet, lambda: _fraction(run, size()), options.output)
         progress.total = None if options.quiet else run.expected()
         _introduce(progress, options, job, run.sink, len(remaining))
         try:
@@ -150,20 +146,15 @@ def _run(run: Run, progress: RunProgress, options: CommandRun) -> Result | None:
     with redirect_stdout(sys.stderr), summary(progress, options.is_stream):
         try:
             for result in run.results():
-                _count(progress, result)
                 if result.failure and first_failure is None:
                     first_failure = result
+                    progress.note(f"the first failure: {result.message}")
+                progress.advance(failed=result.failure is not None, **{
+                    name: n for name, n in result.counts.items() if name in _SHOWN})
         finally:
-            if stages := stage_summary(run, progress):
-                progress.note(stages)
+            if run.engine.has_workers and run.seconds:
+                progress.note(stage_summary(run, progress))
     return first_failure
-
-
-def _count(progress: RunProgress, result: Result) -> None:
-    if result.failure and not progress.failed:
-        progress.note(f"the first failure: {result.message}")
-    progress.count(**{name: n for name, n in result.counts.items() if name in _SHOWN})
-    progress.advance(failed=result.failure is not None)
 
 
 @contextmanager
@@ -187,9 +178,7 @@ def summary(progress: RunProgress, is_stream: bool) -> Iterator[None]:
 
 
 def stage_summary(run: Run, progress: RunProgress) -> str:
-    """The time per stage, if there was more than one worker."""
-    if not run.engine.has_workers or not run.seconds:
-        return ""
+    """The time per stage, and how busy the workers were."""
     busy = _utilisation(run, progress)
     stages = [f"{name} {seconds:.1f} s" for name, seconds in run.seconds.items()]
     shares = [f"{pool.workers} workers for {pool.name} were busy {busy[pool.name]:.0%} of the time"

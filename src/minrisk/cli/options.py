@@ -18,10 +18,10 @@ import re
 import types
 import typing
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -53,10 +53,11 @@ class Field:
     """A field of a dataclass that is filled by an option of the command line."""
 
     name: str
-    type: Any  # int, float, bool, str, Metric, a Literal, or a tuple of one of these
+    type: Any  # int, float, bool, str, Metric or a Literal
     default: Any  # dataclasses.MISSING if it is required
     help: str
     bounds: Bounds = UNBOUNDED
+    multiple: bool = False  # may be given several times, for a tuple
 
     @property
     def required(self) -> bool:
@@ -143,11 +144,13 @@ def as_field(f: dataclasses.Field[Any], hint: Any) -> Field:
     """A field with its type, without None; `Metric` stands for metrics of any feature type."""
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         hint = next(arg for arg in typing.get_args(hint) if arg is not type(None))
-    kind = Metric if typing.get_origin(hint) is Metric else hint
+    is_tuple = typing.get_origin(hint) is tuple
+    kind = (Metric if typing.get_origin(hint) is Metric else
+            typing.get_args(hint)[0] if is_tuple else hint)
     factory = f.default_factory
     default = f.default if factory is dataclasses.MISSING else factory()
     return Field(f.name, kind, default, f.metadata.get("help", ""),
-                 f.metadata.get("bounds", UNBOUNDED))
+                 f.metadata.get("bounds", UNBOUNDED), is_tuple)
 
 
 def entries(registry: Registry, names: Sequence[str] = ()) -> Iterator[Entry]:
@@ -175,9 +178,8 @@ def parameters(group: type) -> Iterator[click.Parameter]:
         if "flag" in f.metadata:
             yield FieldOption(field, f.metadata["flag"], default=field.default)
         elif "argument" in f.metadata:
-            several = typing.get_origin(field.type) is tuple
-            yield click.Argument([field.name], type=click.Path(), nargs=-1 if several else 1,
-                                 **f.metadata["argument"])
+            yield click.Argument([field.name], type=click.Path(),
+                                 nargs=-1 if field.multiple else 1, **f.metadata["argument"])
 
 
 class FieldOption(click.Option):
@@ -186,13 +188,11 @@ class FieldOption(click.Option):
     def __init__(self, field: Field, spec: FlagSpec, *, flag: str | None = None,
                  name: str | None = None, default: Any = None) -> None:
         self.field, self.spec, self.flag = field, spec, flag or field.flag
-        several = typing.get_origin(field.type) is tuple
-        one = replace(field, type=typing.get_args(field.type)[0]) if several else field
         is_flag = field.type is bool
         long = f"{self.flag}/--no-{self.flag[2:]}" if is_flag else self.flag
         super().__init__([name or field.name, *spec.names, long], default=default,
-                         type=BoolType() if is_flag else FieldType(one, spec), multiple=several,
-                         is_flag=is_flag, help=field.help, hidden=spec.hidden)
+                         type=BoolType() if is_flag else FieldType(), is_flag=is_flag,
+                         multiple=field.multiple, help=field.help, hidden=spec.hidden)
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         if self.hidden:
@@ -221,17 +221,15 @@ class FieldOption(click.Option):
 class FieldType(click.ParamType):  # type: ignore[type-arg] # older versions of click are not generic
     """The click type of a field; values are checked as in its dataclass."""
 
-    def __init__(self, field: Field, spec: FlagSpec) -> None:
-        self.field, self.spec = field, spec
-        self.name = field.kind
+    name = "value"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         assert isinstance(param, FieldOption)
-        kind = str if self.field.type in REGISTRIES else self.field.type
+        kind = str if param.field.type in REGISTRIES else param.field.type
         with suppress(ValueError):  # text that is no number is refused below
             value = kind(value) if kind in (int, float) else value
         try:
-            return checked(param.given_as(ctx), value, kind, self.field.bounds)
+            return checked(param.given_as(ctx), value, kind, param.field.bounds)
         except InputError:
             if hint := foreign_hint(f"{param.flag} {value}", ctx.command.name if ctx else None):
                 raise InputError(f"unknown value {param.flag} {value}; {hint}") from None
@@ -239,10 +237,11 @@ class FieldType(click.ParamType):  # type: ignore[type-arg] # older versions of 
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter,
                        incomplete: str) -> list[CompletionItem]:
-        if self.spec.metavar in _FILES:
-            return [CompletionItem(incomplete, type=_FILES[self.spec.metavar])]
-        registry = REGISTRIES.get(self.field.type) or self.spec.registry
-        names = registry.names() if registry else self.field.choices
+        assert isinstance(param, FieldOption)
+        if param.spec.metavar in _FILES:
+            return [CompletionItem(incomplete, type=_FILES[param.spec.metavar])]
+        registry = REGISTRIES.get(param.field.type) or param.spec.registry
+        names = registry.names() if registry else param.field.choices
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
@@ -256,10 +255,12 @@ class BoolType(click.types.BoolParamType):
         raise InputError(f"{param.given_as(ctx)} must be true or false; got {brief(value)}")
 
 
-def set_flags(options: Iterable[FieldOption], ctx: click.Context) -> None:
+def set_flags(ctx: click.Context) -> None:
     """Set the flags that `as_flags` uses; if fields share a name, the one that was given counts."""
     every, given = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
-    for option in options:
+    for option in ctx.command.get_params(ctx):
+        if not isinstance(option, FieldOption):
+            continue
         every[option.field.name].add(option.flag)
         if ctx.get_parameter_source(str(option.name)) is not ParameterSource.DEFAULT:
             given[option.field.name].add(option.flag)

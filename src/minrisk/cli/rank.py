@@ -10,17 +10,15 @@ from typing import Literal
 from minrisk._core.decoding import make_strategy
 from minrisk._core.errors import InputError
 from minrisk._core.options import flag
-from minrisk._core.process import set_threads
 from minrisk._core.reference_parts import PartsDecoder
 from minrisk._core.segment import Segment
 from minrisk._core.signature import signature
 from minrisk.cli.command import command
 from minrisk.cli.components import MetricOptions
-from minrisk.cli.execute import QUIET_HELP, apply_quiet, command_progress, summary
+from minrisk.cli.execute import QUIET_HELP, command_progress, configure_process, summary
 from minrisk.cli.options import argument
 from minrisk.io.files import Output
-from minrisk.io.inputs import InputFile, is_json, open_input
-from minrisk.io.parquet import is_parquet
+from minrisk.io.inputs import PARQUET, InputFile, is_json, open_input
 from minrisk.io.records import Record, error_location
 from minrisk.io.segments import ReferenceFile, SampleReader, parse
 from minrisk.io.store import check_new, write_text
@@ -53,7 +51,7 @@ class RankOptions(WorkerOptions):
             raise InputError("standard input is read by this process alone; "
                              "leave --workers and --engine out, or name files")
         check_files([self.hypotheses, *self.references], [self.output])
-        if is_parquet(self.output):
+        if self.output.endswith(PARQUET):
             raise InputError(f"{self.output} is Parquet; rank writes a line of JSON: name it .json")
         if not is_stream(self.output):
             check_new(self.output, self.overwrite)
@@ -72,8 +70,7 @@ def rank(metric: MetricOptions, options: RankOptions) -> None:
     some. Files may be compressed, or URLs. They are read once, a part at a time, by as many workers
     as there are: any number of references fits into memory.
     """
-    apply_quiet(options.quiet)
-    set_threads(options.threads)
+    configure_process(options.quiet, options.threads)
     for path in options.references:
         open_input(path)  # fail before the work begins if a file is missing
     strategy = make_strategy(options.strategy, metric.make())
@@ -90,8 +87,7 @@ def rank(metric: MetricOptions, options: RankOptions) -> None:
         ranking = decoder.ranking(part)
         writer = ChoiceWriter(nbest=options.nbest, utilities=options.utilities)
         _write(options.output, writer(record.replace(ranking=ranking)))
-        progress.count(references=part.count, pairs=ranking.pairs)
-        progress.advance()
+        progress.advance(references=part.count, pairs=ranking.pairs)
 
 
 def _write(path: str, line: str) -> None:

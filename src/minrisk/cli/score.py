@@ -14,10 +14,10 @@ import click
 from minrisk._core.errors import InputError
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import flag
-from minrisk._core.process import MAX_THREADS, set_threads
+from minrisk._core.process import MAX_THREADS
 from minrisk.cli.command import command
 from minrisk.cli.components import MetricsOptions
-from minrisk.cli.execute import QUIET_HELP, apply_quiet
+from minrisk.cli.execute import QUIET_HELP, configure_process
 from minrisk.cli.options import argument
 from minrisk.evaluation.coverage import Sampled, coverage_scores, read_sampled
 from minrisk.evaluation.metric_bias import origin_of, warn_of_bias
@@ -115,8 +115,7 @@ def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
     that chose it; FILE.run.json beside an output says which metric that was. Files may be
     compressed; `-` is standard input.
     """
-    apply_quiet(options.quiet)
-    set_threads(options.threads)
+    configure_process(options.quiet, options.threads)
     metrics = chosen.make()
     _check(options, metrics)
     systems: dict[str, list[str]] = {}

@@ -239,6 +239,7 @@ def _announce(url: str, problem: str | None) -> None:
 
 def _settings(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceOptions,
               options: ServerOptions, limits: LimitOptions) -> Settings:
+    from minrisk.evaluation.calibration import read_calibration
     from minrisk.server.http import Hosts, is_loopback
     from minrisk.server.settings import Preset, Settings
     from minrisk.strategies.compose import import_jsonschema
@@ -246,7 +247,7 @@ def _settings(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceO
     preset = Preset(sampling.model_name, sampling.samples, method.make())
     keys = _keys(options.api_key_file)
     is_private = is_loopback(options.host) and not keys
-    calibration = choice.read_calibration()
+    calibration = None if choice.calibration is None else read_calibration(choice.calibration)
     if choice.compose:
         import_jsonschema()
     # raises if the calibration does not fit the strategy

@@ -225,20 +225,17 @@ class Output:
         data = text.encode("utf-8", "backslashreplace")
         self._put(self._compressor.compress(data) if self._compressor else data)
 
-    def close(self) -> None:
-        if self._compressor:
-            self._put(self._compressor.flush())
-        if self._own:
-            with as_input_error("write", self._path):
-                self._stream.close()
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Close the file, so that what was written is readable even after an error."""
         with suppress(MinriskError) if kind else nullcontext():
-            self.close()
+            if self._compressor:
+                self._put(self._compressor.flush())
+            if self._own:
+                with as_input_error("write", self._path):
+                    self._stream.close()
 
     def _put(self, data: bytes) -> None:
         try:

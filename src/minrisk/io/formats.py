@@ -19,8 +19,7 @@ from minrisk._core.arrays import finite_numbers
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.options import explained
 from minrisk.io.files import EXTENSIONS, Output
-from minrisk.io.inputs import JSON
-from minrisk.io.parquet import check_parquet, write_parquet
+from minrisk.io.inputs import JSON, PARQUET
 
 ChoiceFormat = Literal["json", "text", "csv"]  # of `sample`, `decode`, `translate` and `answer`
 TrainingFormat = Literal["json", "tsv", "csv"]  # of `export`
@@ -65,7 +64,7 @@ class OutputFormat:
                 output.write("".join(some))
 
     def check_installed(self) -> None:
-        """Raise MissingExtra if a package for writing the format is missing."""
+        """Raise MissingExtra if a package is missing; asked of formats that a name selects."""
 
     def check(self, *given: object) -> None:
         """Raise InputError if dataclasses of options set what the format cannot express."""
@@ -87,6 +86,7 @@ class OutputFormat:
         if self.name != "json":
             raise InputError(Wording(f"{{path}} is {named.title}: give format={named.rendered!r}, "
                                      "or another name", path=path))
+        named.check_installed()
         return named
 
 
@@ -107,7 +107,7 @@ class Parquet(JsonLines):
     """Rows of a Parquet file; kept as JSON lines until all types of the columns are known."""
 
     name = "parquet"
-    extension = ".parquet"
+    extension = PARQUET
     title = "Parquet, whose columns are fields"
     is_named = True
 
@@ -116,10 +116,14 @@ class Parquet(JsonLines):
         return "json"
 
     def write(self, path: str, name: str, texts: Callable[[], Iterable[str]], header: str) -> None:
+        from minrisk.io.parquet import write_parquet  # few runs need it
+
         write_parquet(path, texts)
 
     def check_installed(self) -> None:
-        check_parquet()
+        from minrisk.io.parquet import pyarrow_modules
+
+        pyarrow_modules()
 
 
 class Text(OutputFormat):
@@ -171,8 +175,8 @@ class Csv(OutputFormat):
         return made.getvalue()
 
 
-FORMATS: Mapping[str, OutputFormat] = {found.name: found for found in (
-    JsonLines(), Text(), Tsv(), Csv(), Parquet())}
+FORMATS: Mapping[str, OutputFormat] = {
+    "json": JsonLines(), "text": Text(), "tsv": Tsv(), "csv": Csv(), "parquet": Parquet()}
 JSON_LINES = FORMATS["json"]
 
 

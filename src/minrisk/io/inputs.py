@@ -12,13 +12,13 @@ from typing import Any, Literal, NamedTuple
 from minrisk._core.errors import InputError, brief, warn
 from minrisk.io import remote
 from minrisk.io.files import EXTENSIONS, Input, as_input_error
-from minrisk.io.parquet import ParquetInput, is_parquet
 
 # files in output folders; tools that read such a folder as data ignore names with a leading dot
 ERRORS, MANIFEST = ".errors.jsonl", ".manifest.json"
 OLD_ERRORS, OLD_MANIFEST = "errors.jsonl", "manifest.json"  # their names in earlier versions
 WORK = ".minrisk"  # hidden folder for unfinished results; outputs cannot have this name
 JSON = (".jsonl", ".json", ".ndjson")
+PARQUET = ".parquet"
 InputFormat = Literal["auto", "text", "json"]
 _IDENTITY_BYTES = 1 << 20  # bytes at the beginning of a file that are hashed
 
@@ -53,7 +53,11 @@ class InputFile(NamedTuple):
 
 
 def open_input(path: str, name: str | None = None, size: int | None = None) -> Input:
-    return (ParquetInput if is_parquet(path) else Input)(path, name, size)
+    if path.endswith(PARQUET):
+        from minrisk.io.parquet import ParquetInput  # few runs need it
+
+        return ParquetInput(path, name, size)
+    return Input(path, name, size)
 
 
 def input_files(paths: Iterable[Any],

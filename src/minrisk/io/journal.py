@@ -108,7 +108,7 @@ class PartialShard:
     def __init__(self, path: str, owner: str = "") -> None:
         with as_input_error("write", path):
             os.makedirs(os.path.dirname(path), exist_ok=True)
-        self._journal = Journal(path, owner)
+        self.journal = Journal(path, owner)
         self._offsets = array("q")  # of the journal entry of each segment, or MISSING
         self.done = array("q")  # checksum of the input of each segment, or MISSING
         self.failures: dict[int, Failure] = {}
@@ -123,7 +123,7 @@ class PartialShard:
 
     def load(self) -> None:
         """Load the results of an earlier run; its failures will be retried."""
-        for offset, entry in self._journal:
+        for offset, entry in self.journal:
             if _is_valid(entry) and self._has_new_results(entry["indices"]):
                 self._note(offset, entry)
         self.earlier, self.failures = self.failures, {}
@@ -136,7 +136,7 @@ class PartialShard:
         return [r for r in results if r.index >= len(self.done) or self.done[r.index] == MISSING]
 
     def add(self, results: Sequence[Result]) -> None:
-        """Append new results to the journal."""
+        """Append results to the journal."""
         counts: Counter[str] = Counter()
         for result in results:
             counts.update(result.counts)
@@ -147,26 +147,22 @@ class PartialShard:
             "failures": [r.failure for r in results],
             "counts": counts,
         }
-        self._note(self._journal.append(entry), entry)
+        self._note(self.journal.append(entry), entry)
 
     def texts(self) -> Iterator[str]:
         """The texts of all segments, in input order."""
         if not self._offsets:
             return  # there may be no journal file
         last, texts = None, dict[int, str]()
-        for index, entry in enumerate(self._journal.read(self._offsets)):
+        for index, entry in enumerate(self.journal.read(self._offsets)):
             if entry is not last:
                 last, texts = entry, dict(zip(entry["indices"], entry["texts"], strict=True))
             yield texts[index]
 
-    def close(self) -> None:
-        """Close the journal file until there are further results."""
-        self._journal.close()
-
     def remove(self) -> None:
-        self.close()
-        with as_input_error("write", self._journal.path):
-            Path(self._journal.path).unlink(missing_ok=True)
+        self.journal.close()
+        with as_input_error("write", self.journal.path):
+            Path(self.journal.path).unlink(missing_ok=True)
 
     def _has_new_results(self, indices: Sequence[int]) -> bool:
         """Whether an entry has results for unfinished records; others are duplicates."""

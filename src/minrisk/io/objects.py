@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from minrisk.io.prompts import PromptReader
 from minrisk.io.records import RawRecord, Record, checksum
 from minrisk.io.segments import SampleReader
 
-_OF_SAMPLES = [field.name for field in fields(Sample)]
+_OF_SAMPLES = tuple(Sample.__dataclass_fields__)
 _OF_RESULTS = {"samples", "reference_samples", "fields", "details"}  # lines have other fields
 
 

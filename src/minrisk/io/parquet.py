@@ -21,10 +21,6 @@ _ROWS = 64  # rows per read; a row may hold thousands of samples
 _ROW_GROUP = 1 << 24  # characters of JSON per row group
 
 
-def is_parquet(path: str) -> bool:
-    return path.endswith(".parquet")
-
-
 class ParquetInput(Input):
     """The rows of a Parquet file as JSON lines."""
 
@@ -35,7 +31,7 @@ class ParquetInput(Input):
             yield self._line(row)
 
     def _rows(self) -> Iterator[dict[str, Any]]:
-        pyarrow, parquet = _pyarrow()
+        pyarrow, parquet = pyarrow_modules()
         try:
             with as_input_error("read", self.path), open_file(self.path) as stream:
                 file = parquet.ParquetFile(stream)
@@ -90,7 +86,7 @@ def write_parquet(path: str, lines: Callable[[], Iterable[str]]) -> None:
 
     A column without a common type becomes text, with non-text values as JSON.
     """
-    pyarrow, parquet = _pyarrow()
+    pyarrow, parquet = pyarrow_modules()
     types: dict[str, Any] = {}
     for rows in _batches(lines()):
         for name, found in _types(rows).items():
@@ -101,11 +97,6 @@ def write_parquet(path: str, lines: Callable[[], Iterable[str]]) -> None:
             columns = [pyarrow.array(_values(rows, name, kind), kind)
                        for name, kind in types.items()]
             writer.write_batch(pyarrow.record_batch(columns, schema=schema))
-
-
-def check_parquet() -> None:
-    """Raise MissingExtra if the package for Parquet is missing."""
-    _pyarrow()
 
 
 def _batches(lines: Iterable[str]) -> Iterator[list[dict[str, Any]]]:
@@ -122,7 +113,7 @@ def _batches(lines: Iterable[str]) -> Iterator[list[dict[str, Any]]]:
 
 
 def _types(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    pyarrow, _ = _pyarrow()
+    pyarrow, _ = pyarrow_modules()
     types = {}
     for name in dict.fromkeys(name for row in rows for name in row):
         try:
@@ -133,7 +124,7 @@ def _types(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _common_type(name: str, one: Any, other: Any) -> Any:
-    pyarrow, _ = _pyarrow()
+    pyarrow, _ = pyarrow_modules()
     try:
         schemas = [pyarrow.schema([(name, kind)]) for kind in (one, other)]
         return pyarrow.unify_schemas(schemas, promote_options="permissive").field(0).type
@@ -142,7 +133,7 @@ def _common_type(name: str, one: Any, other: Any) -> Any:
 
 
 def _values(rows: Sequence[Mapping[str, Any]], name: str, kind: Any) -> list[Any]:
-    pyarrow, _ = _pyarrow()
+    pyarrow, _ = pyarrow_modules()
     values = [row.get(name) for row in rows]
     if kind != pyarrow.string():
         return values
@@ -150,6 +141,7 @@ def _values(rows: Sequence[Mapping[str, Any]], name: str, kind: Any) -> list[Any
             for value in values]
 
 
-def _pyarrow() -> tuple[ModuleType, ModuleType]:
+def pyarrow_modules() -> tuple[ModuleType, ModuleType]:
+    """The package for Parquet; raises MissingExtra if it is missing."""
     with needs_extra("a Parquet file", "parquet"):
         return import_module("pyarrow"), import_module("pyarrow.parquet")

@@ -66,10 +66,6 @@ class ShardState:
         """Whether results are missing; failures of this run are not retried by it."""
         return self.status in (Status.UNFINISHED, Status.RETRIED)
 
-    @property
-    def segments(self) -> int:
-        return self.partial.segments if self.partial else 0
-
 
 class RunStore:
     """A sink that stores results in journals, and writes each shard when it is complete."""
@@ -89,6 +85,7 @@ class RunStore:
             self._manifest = manifest_name(name)
             shards = [replace(shard, name=name) for shard in shards]
         self._states = [*map(ShardState, shards)]
+        self._names = [shard.name for shard in shards]
         self._settings = json.loads(json.dumps(dict(settings), default=str))  # as in the manifest
         self._format, self._header = format, header
         self._resume = resume
@@ -133,7 +130,7 @@ class RunStore:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._open, suppress(MinriskError, OSError) if kind else nullcontext():
             if self._last_written:
-                self._last_written.close()
+                self._last_written.journal.close()
             if self._has_begun or self._was_never_closed:
                 self._close()
 
@@ -147,7 +144,8 @@ class RunStore:
         if self._is_renamed:
             self.store.remove(OLD_MANIFEST)
             self.store.remove(OLD_ERRORS)
-        self._write_errors()
+        if self._errors:
+            self._write_errors(self._errors)
         if self._matrix_of:
             for state in self._states:
                 matrices = self._matrix_of(state.shard)
@@ -169,7 +167,7 @@ class RunStore:
                 if result.scores is not None:
                     self._matrix_of(state.shard).add(result.index, result.scores)
         if self._last_written and self._last_written is not partial:
-            self._last_written.close()  # a process may not open the journals of all shards at once
+            self._last_written.journal.close()  # a process cannot open those of many shards
         self._last_written = partial
         partial.add(fresh)  # after the matrices: results in the journal are not computed again
         for result in fresh:
@@ -177,7 +175,8 @@ class RunStore:
         failures = [r.failure for r in fresh if r.failure is not None]
         self.counts["segments"] += len(fresh)
         self.counts["failed"] += len(failures)
-        self._append_errors(failures)
+        if failures:
+            self._append_errors(failures)
         self._finish_if_complete(state)
         return fresh
 
@@ -264,10 +263,6 @@ class RunStore:
             self.retried += state.counts.get("failed", 0)
 
     @property
-    def _names(self) -> list[str]:
-        return [state.shard.name for state in self._states]
-
-    @property
     def _name(self) -> str:
         single = len(self._states) == 1 and self._errors is None
         return redact_url(self.store.location(*self._names)) if single else self.store.name
@@ -304,12 +299,15 @@ class RunStore:
 
     def _finish_if_complete(self, state: ShardState) -> None:
         """Write the file of a shard if all its records have a result or an error."""
-        if state.segments != state.records or not state.is_open:
+        if state.records is None or not state.is_open:
             return
-        shard, partial = state.shard, self._partial(state)  # exists even without segments
+        shard, partial = state.shard, self._partial(state)
+        if partial.segments != state.records:
+            return
         temporary = self._temporary()
         self._format.named(shard.name).write(temporary, shard.name, partial.texts, self._header)
-        self._check_writer()
+        if self.store.writer:
+            self._check_writer(self.store.writer)
         if self._matrix_of:
             self._matrix_of(shard).pack()
         size = os.path.getsize(temporary)
@@ -337,8 +335,8 @@ class RunStore:
         if self._saved + self._unsaved >= _GROWTH * self._saved:
             self._save()
 
-    def _check_writer(self) -> None:
-        if self.store.writer and self.store.read(self.store.writer) != self._writer.encode():
+    def _check_writer(self, name: str) -> None:
+        if self.store.read(name) != self._writer.encode():
             raise another_run(self.store)
 
     def _save(self) -> None:
@@ -364,14 +362,12 @@ class RunStore:
         return os.path.join(folder, self._errors or "")
 
     def _append_errors(self, failures: Sequence[Failure]) -> None:
-        if failures and self._errors:
+        if self._errors:
             with Output(self._errors_path, append=True) as output:
                 output.write("".join(map(json_line, failures)))
 
-    def _write_errors(self) -> None:
+    def _write_errors(self, name: str) -> None:
         """Write all known failures, in input order."""
-        if not self._errors:
-            return
         temporary = self._temporary()
         with Output(temporary) as output:
             for partial in filter(None, (state.partial for state in self._states)):
@@ -381,18 +377,20 @@ class RunStore:
             output.write("".join(map(json_line, broken)))
         replace_file(temporary, self._errors_path)
         if self.store.writer:
-            self.store.copy(self._errors_path, self._errors)
+            self.store.copy(self._errors_path, name)
 
     # closing
 
     def _close(self) -> None:
-        self._check_writer()
+        if self.store.writer:
+            self._check_writer(self.store.writer)
         if self._is_empty:
             for name in filter(None, (self._manifest, self._errors)):
                 self.store.remove(name)
         else:
             self._save()
-            self._write_errors()
+            if self._errors:
+                self._write_errors(self._errors)
         if self._is_empty or self._is_whole:
             self._clean()
         if self.store.writer:
@@ -412,7 +410,8 @@ class RunStore:
     @property
     def _is_empty(self) -> bool:
         """Whether the run has no results."""
-        return self._is_new and not any(state.counts or state.segments for state in self._states)
+        return self._is_new and not any(
+            state.counts or (state.partial and state.partial.segments) for state in self._states)
 
     def _clean(self, keep: Sequence[str] = ()) -> None:
         """Remove the journals of this run, and of earlier runs that can no longer be resumed."""

@@ -40,7 +40,7 @@ from minrisk.io.remote import redact_url
 SAMPLE_FIELDS = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "lengths",
                            "truncated_logprobs", "finish_reasons", "outcomes", "reasoning",
                            "models", *CONFIDENCES.values(),
-                           *(f"sample_{name}" for name in REFERENCE_COLUMNS)})
+                           *map("sample_{}".format, REFERENCE_COLUMNS)})
 KNOWN_FIELDS = SAMPLE_FIELDS | {"id", "source", "references", "uncompared"}
 
 # fields that `decode` writes about the choice in each segment
@@ -54,6 +54,29 @@ OTHER_VOTES = ("the input has choices by votes; this run compares whole texts: n
                "metric for the same choices")
 
 
+@dataclass
+class Ids:
+    """The ids of records; those without one get their position, with a warning if it may clash."""
+
+    _given: set[bool] = field(default_factory=set)  # seen so far: True: number, False: no id
+
+    def of(self, fields: dict[str, Any], index: int) -> str | int | float:
+        value = fields.get("id")
+        if isinstance(value, str):
+            return value
+        if len(self._given) < 2:
+            self._given.add(value is not None)
+            if len(self._given) == 2:
+                warn("some ids are numbers and some segments have none: these get their "
+                     "position, which may be the id of another; give all an id, or none")
+        if value is None:
+            return index
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(
+                value) < math.inf:
+            return value
+        raise InputError(f"found id {show(value)}, wanted a string or a finite number")
+
+
 @dataclass(frozen=True)
 class SampleReader:
     """A reader of JSON lines with samples, from several files."""
@@ -61,7 +84,7 @@ class SampleReader:
     files: tuple[InputFile, ...]
     weighting: Weighting = AUTO
     oracle: str | None = None  # the field with human references, which are weighted equally
-    ids: Ids = field(default_factory=lambda: Ids(), compare=False, repr=False)
+    ids: Ids = field(default_factory=Ids, compare=False, repr=False)
     is_vote: bool = False  # samples that are not candidates count as votes for no answer
 
     def open(self) -> list[Input]:
@@ -92,7 +115,7 @@ class SampleReader:
         parsed: dict[str, Any] = {"fields": {key: value
                                              for key, value in without_choice(fields).items()
                                              if key not in KNOWN_FIELDS - theirs}}
-        if not self.is_vote and _is_choice(fields) and "votes" in fields:
+        if not self.is_vote and "votes" in fields and fields.keys() >= _CHOICE:
             warn(OTHER_VOTES)
         try:
             parsed["id"] = self.ids.of(fields, record.index)
@@ -103,7 +126,8 @@ class SampleReader:
 
     def _candidates(self, fields: dict[str, Any], index: int) -> Segment:
         """The segment of the samples that were candidates when the record was written."""
-        rows, dissent = candidate_rows(fields), _number_uncompared(fields)
+        rows = candidate_rows(fields) if fields.get("dropped") else None
+        dissent = _number_uncompared(fields["uncompared"]) if "uncompared" in fields else 0
         if rows is None:
             segment = self._segment(fields, index)
         else:
@@ -113,7 +137,7 @@ class SampleReader:
 
     def _segment(self, fields: dict[str, Any], index: int) -> Segment:
         hypotheses = _hypotheses(fields)
-        outcomes = _outcomes(fields)
+        outcomes = _outcomes(fields) if "outcomes" in fields else None
         if self.oracle is not None:
             return Segment(hypotheses, _oracle_references(fields, self.oracle), source_of(fields),
                            position=index, outcomes=outcomes)
@@ -157,14 +181,10 @@ def without_choice(fields: dict[str, Any]) -> dict[str, Any]:
 
     Fields with such names in a record without a choice are the user's own.
     """
-    if not _is_choice(fields):
+    if not fields.keys() >= _CHOICE:
         return fields
     dropped = _OF_CHOICE | {"answer"} if "votes" in fields else _OF_CHOICE
     return {name: value for name, value in fields.items() if name not in dropped}
-
-
-def _is_choice(fields: dict[str, Any]) -> bool:
-    return fields.keys() >= _CHOICE
 
 
 def candidate_rows(fields: Mapping[str, Any]) -> list[int] | None:
@@ -194,9 +214,8 @@ def only_rows(fields: Mapping[str, Any], rows: Sequence[int]) -> dict[str, Any]:
                          if isinstance(fields.get(name), list) and len(fields[name]) == count}}
 
 
-def _number_uncompared(fields: Mapping[str, Any]) -> int:
+def _number_uncompared(uncompared: Any) -> int:
     """The number of samples that `serve` did not compare."""
-    uncompared = fields.get("uncompared")
     counts = uncompared.get("counts") if isinstance(uncompared, dict) else None
     return sum(count for count in counts if type(count) is int and count > 0) if isinstance(
         counts, list) else 0
@@ -280,29 +299,6 @@ def output_fields(file: InputFile) -> Iterator[tuple[str, dict[str, Any]]]:
             with error_location(source.where):
                 yield source.where, parse(text_of(line, source.number),
                                           "give what `minrisk decode` wrote")
-
-
-@dataclass
-class Ids:
-    """The ids of records; those without one get their position, with a warning if it may clash."""
-
-    _given: set[bool] = field(default_factory=set)  # seen so far: True: number, False: no id
-
-    def of(self, fields: dict[str, Any], index: int) -> str | int | float:
-        value = fields.get("id")
-        if isinstance(value, str):
-            return value
-        if len(self._given) < 2:
-            self._given.add(value is not None)
-            if len(self._given) == 2:
-                warn("some ids are numbers and some segments have none: these get their "
-                     "position, which may be the id of another; give all an id, or none")
-        if value is None:
-            return index
-        if isinstance(value, int | float) and not isinstance(value, bool) and abs(
-                value) < math.inf:
-            return value
-        raise InputError(f"found id {show(value)}, wanted a string or a finite number")
 
 
 def source_of(fields: dict[str, Any]) -> str | None:

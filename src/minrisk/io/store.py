@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -54,14 +55,13 @@ class Store(Protocol):
         """Remove a file, if it exists."""
 
 
+@dataclass
 class LocalStore:
     """A local folder."""
 
+    name: str
+    work: str
     writer: str | None = None
-
-    def __init__(self, folder: str, work: str) -> None:
-        self.name = folder
-        self.work = work
 
     def location(self, name: str) -> str:
         return os.path.join(self.name, name)
@@ -166,23 +166,22 @@ class RemoteStore:
 
 def folder_store(output: str, work: str | None) -> Store:
     """The store for an output folder; `work` is the parent of the working folders of URLs."""
-    if _is_remote(output):
+    path = _local_path(output, work)
+    if path is None:
         return RemoteStore(output, work or work_cache(), f"{WORK}-writer")
-    _check_work(output, work)
-    path = output.removeprefix(_LOCAL_SCHEME)
     return LocalStore(path, os.path.join(path, WORK))
 
 
 def file_store(output: str, work: str | None) -> tuple[Store, str]:
     """The store for an output file, and the name of the file in it."""
-    if _is_remote(output):
+    path = _local_path(output, work)
+    if path is None:
         root, _, name = output.rpartition("/")
         # one working folder per file, because runs may write to one folder at the same time
         store: Store = RemoteStore(f"{root}/", os.path.join(work or work_cache(), name),
                                    f".{name}{WORK}-writer")
     else:
-        folder, name = os.path.split(output.removeprefix(_LOCAL_SCHEME))
-        _check_work(output, work)
+        folder, name = os.path.split(path)
         with as_input_error("write", output):
             os.stat(folder or ".")  # the folder must exist
         store = LocalStore(folder, os.path.join(folder, f".{name}{WORK}"))
@@ -292,14 +291,14 @@ def another_run(store: Store) -> InputError:
                       "another output")
 
 
-def _is_remote(output: str) -> bool:
-    return remote.is_url(output) and not output.startswith(_LOCAL_SCHEME)
-
-
-def _check_work(output: str, work: str | None) -> None:
+def _local_path(output: str, work: str | None) -> str | None:
+    """The path of a local output; None for a URL, whose unfinished work is kept elsewhere."""
+    if remote.is_url(output) and not output.startswith(_LOCAL_SCHEME):
+        return None
     if work:
         raise InputError(Wording("work= goes with a URL as output; unfinished work of {output} is "
                                  "kept beside it", output=output))
+    return output.removeprefix(_LOCAL_SCHEME)
 
 
 def _remove_if_empty(folder: str) -> None:

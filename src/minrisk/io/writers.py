@@ -87,7 +87,10 @@ class ChoiceWriter:
 
     def _object(self, record: Record, ranking: Ranking) -> list[Row]:
         assert record.segment is not None
-        drawn = self._drawn(record)
+        drawn: dict[str, Any] = {}
+        if self.samples and record.samples is not None:
+            drawn = {**columns(record.samples, references=record.reference_samples),
+                     **numbers_drawn(record.samples, record.segment)}
         listed = drawn.get("samples", record.segment.hypotheses)
         computed = {"id": record.id,
                     **choice_fields(record.segment, ranking, listed),
@@ -116,14 +119,6 @@ class ChoiceWriter:
         counts |= {f"judge_{name}": count
                    for name, count in record.details.get("judge_usage", {}).items()}
         return counts if record.samples is None else counts | count_samples(record)
-
-    def _drawn(self, record: Record) -> dict[str, Any]:
-        """The samples, how many were drawn, and how many of these were not candidates."""
-        if not self.samples or record.samples is None:
-            return {}
-        assert record.segment is not None
-        return {**columns(record.samples, references=record.reference_samples),
-                **numbers_drawn(record.samples, record.segment)}
 
     def _details(self, segment: Segment, ranking: Ranking,
                  listed: Sequence[str]) -> dict[str, Any]:

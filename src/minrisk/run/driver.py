@@ -37,13 +37,12 @@ from minrisk.io.outputs import (
 from minrisk.io.records import Reader, Result, ShardedReader
 from minrisk.io.run_store import RunStore, manifest_name
 from minrisk.run.options import RunOptions, names_folder
-from minrisk.run.stages import BATCH, parse
+from minrisk.run.stages import BATCH, Map, parsed
 from minrisk.run.workers import (
     Block,
     End,
     Engine,
     FatalItem,
-    Item,
     ShardReader,
     WorkerPool,
 )
@@ -85,7 +84,8 @@ def open_run(options: RunOptions, job: Job, read: Sequence[str] = (),
               else [Shard("", tuple(job.files), job.reader)])
     _check_files(options, job, shards, read, written)
     first, *others = job.pools
-    first = replace(first, stages=(parse(job.parser or shards[0].reader), *first.stages))
+    first = replace(first, stages=(
+        Map("parse", partial(parsed, job.parser or shards[0].reader)), *first.stages))
     with ExitStack() as stack:
         sink: Sink = stack.enter_context(_sink(options, job, shards, stack))
         yield Run(sink, [first, *others], options.make_engine(job.is_streaming), options,
@@ -114,7 +114,7 @@ def _check_files(options: RunOptions, job: Job, shards: Sequence[Shard], read: S
     check_files([*(file.location for file in (*job.files, *job.also_read)), *read],
                 [*outputs, *others])
     for name in names:
-        job.format.named(name).check_installed()
+        job.format.named(name)
 
 
 def check_files(read: Sequence[str], written: Sequence[str]) -> None:
@@ -168,7 +168,7 @@ class Run:
     block: int  # maximum number of records sent to a worker at once
     broken: dict[int, str] = field(default_factory=dict)  # read errors, by shard
     # by stage, summed over workers
-    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    seconds: dict[str, float] = field(default_factory=partial(defaultdict, float))
     read: dict[int, int] = field(default_factory=dict)  # bytes, by shard
     _error: InputError | None = None  # ends the run after the results in flight are written
     _has_success: bool = False
@@ -195,7 +195,13 @@ class Run:
         with self.engine.start(self.pools) as self.pools:
             self.sink.begin()
             with closing(self.engine.results(self)) as items:  # type: ignore[type-var]
-                yield from self._take(items)
+                for item in items:
+                    if isinstance(item, FatalItem):
+                        raise item.error
+                    if isinstance(item, End):
+                        self._end(item)
+                    else:
+                        yield from self._write_block(item)
         if self._error:
             raise self._error
         if self.unfinished():
@@ -211,9 +217,11 @@ class Run:
     def unfinished(self, block: int | None = None) -> list[ShardReader]:
         # every worker processes one block while another waits for it
         size = self.options.memory // (2 * sum(pool.workers or 1 for pool in self.pools) + 2)
-        shards = map(self._with_held, self.sink.remaining())
+        shards = [self._with_held(shard) if self._held else shard
+                  for shard in self.sink.remaining() if shard.number not in self.broken]
+        # asked before reading, for pipes cannot be read again
         return [ShardReader(shard, block or self.block, size) for shard in shards
-                if shard.number not in self.broken and not self._is_done(shard)]
+                if len(shard.done) != self._totals.get(shard.number) or MISSING in shard.done]
 
     def is_over(self) -> bool:
         return self._error is not None
@@ -225,27 +233,11 @@ class Run:
 
     def _with_held(self, shard: UnfinishedShard) -> UnfinishedShard:
         """The shard, with failures that are held back marked as done."""
-        held = [failure for failure in self._held.values() if failure.shard == shard.number]
-        if not held:
-            return shard
         done = array("q", shard.done)
-        for failure in held:
+        for failure in (held for held in self._held.values() if held.shard == shard.number):
             done.extend([MISSING] * (failure.index + 1 - len(done)))
             done[failure.index] = failure.checksum
         return shard._replace(done=done)
-
-    def _is_done(self, shard: UnfinishedShard) -> bool:
-        """Whether all records have results; asked before reading, for pipes cannot be reread."""
-        return len(shard.done) == self._totals.get(shard.number) and MISSING not in shard.done
-
-    def _take(self, items: Iterator[Item]) -> Iterator[Result]:
-        for item in items:
-            if isinstance(item, FatalItem):
-                raise item.error
-            if isinstance(item, End):
-                self._end(item)
-            else:
-                yield from self._write_block(item)
 
     def _write_block(self, block: Block) -> Iterator[Result]:
         for name, spent in block.seconds.items():
@@ -277,7 +269,8 @@ class Run:
             self._hold(accepted)
             return []
         accepted, self._held = [*self._held.values(), *accepted], {}
-        return self._within_limit(accepted)
+        limit = self.options.max_errors
+        return accepted if limit is None else self._within_limit(accepted, limit)
 
     def _hold(self, failures: list[Result]) -> None:
         """Hold back failures before the first success: their cause may affect all segments."""
@@ -290,15 +283,10 @@ class Run:
         first, *others = self._held.values()
         return f"{first.message}; {extent.format(len(self._held))}" if others else first.message
 
-    def _within_limit(self, results: list[Result]) -> list[Result]:
-        limit = self.options.max_errors
-        if limit is None:
-            return results
+    def _within_limit(self, results: list[Result], limit: int) -> list[Result]:
         failures = [r for r in results if r.failure is not None]
-        if not failures:
-            return results
         failed = self.sink.counts["failed"] + len(failures)
-        if failed > limit:
+        if failures and failed > limit:
             self._stop(Wording("{failed} segments failed, more than max_errors={limit}; the last: "
                                "{last}", failed=failed, limit=limit, last=failures[-1].message))
             return [r for r in results if r.failure is None]

@@ -5,34 +5,24 @@ from __future__ import annotations
 import os
 import signal
 import stat
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.options import Options, explained, flag
 from minrisk._core.process import MAX_THREADS
 from minrisk.io import remote
 from minrisk.io.writers import Writer
-from minrisk.run.stages import Map, OnError, Stage, write
+from minrisk.run.stages import Map, OnError, Stage, written
 from minrisk.run.workers import Engine, Inline, WorkerPool
 
-
-class EngineEntry(NamedTuple):
-    """Where an engine runs, for help, and its class, whose module is imported when it is used."""
-
-    title: str
-    target: str
-
-
-# engines are declared here only
+# engines are declared here only; the module of one is imported when it is used
 EngineName = Literal["local", "ray"]
-ENGINES: Mapping[str, EngineEntry] = {
-    "local": EngineEntry("processes on this machine", "minrisk.run.processes:Processes"),
-    "ray": EngineEntry("a Ray cluster, by minrisk[ray]", "minrisk.run.ray:Ray"),
-}
-ENGINE_HELP = f"Engine: {explained({name: entry.title for name, entry in ENGINES.items()})}."
+ENGINES = {"local": "minrisk.run.processes:Processes", "ray": "minrisk.run.ray:Ray"}
+_WHERE = {"local": "processes on this machine", "ray": "a Ray cluster, by minrisk[ray]"}
+ENGINE_HELP = f"Engine: {explained(_WHERE)}."
 THREADS_HELP = "Number of threads of each process; default: one per core."
 
 
@@ -132,12 +122,12 @@ class RunOptions(WorkerOptions):
 
     def write(self, writer: Writer) -> Map:
         """The stage that writes the output."""
-        return write(writer)
+        return Map("render", partial(written, writer, str))
 
 
 def engine_class(name: str) -> type[Engine]:
     """The engine of this name; raises MissingExtra if a package is missing."""
-    module, _, attribute = ENGINES[name].target.partition(":")
+    module, _, attribute = ENGINES[name].partition(":")
     found: type[Engine] = getattr(import_module(module), attribute)
     return found
 

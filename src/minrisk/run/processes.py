@@ -9,6 +9,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from glob import glob
 from itertools import chain, takewhile
 from multiprocessing import get_context, parent_process
@@ -83,7 +84,7 @@ def plan_workers(pools: Sequence[WorkerPool]) -> list[WorkerPool]:
     numbers = [pool.workers or _workers(pool, cores) for pool in pools]
     _check_gpus(pools, numbers)
     each = max(1, cores // sum(number or 1 for number in numbers))
-    return [pool.planned(number, pool.threads or each)
+    return [replace(pool, workers=number, threads=pool.threads or each)
             for pool, number in zip(pools, numbers, strict=True)]
 
 

@@ -39,16 +39,13 @@ class RunProgress:
     def seconds(self) -> float:
         return max(time.monotonic() - self._start, 1e-9)
 
-    def advance(self, segments: int = 1, failed: int = 0) -> None:
-        self.done += segments
+    def advance(self, failed: int = 0, **counts: int) -> None:
+        """Count a segment, with its further counts."""
+        self.done += 1
         self.failed += failed
+        self.counts.update({name: count for name, count in counts.items() if count})
         self._stage = ""
         self._show_in_time()
-
-    def count(self, **more: int) -> None:
-        for name, number in more.items():
-            if number:
-                self.counts[name] += number
 
     def stage(self, what: str, done: int, total: int) -> None:
         """Show the current step of a metric or sampler within a batch of segments."""

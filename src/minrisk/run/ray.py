@@ -17,6 +17,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from minrisk._core.errors import (
@@ -236,8 +237,8 @@ def _silence() -> Iterator[None]:
 
 def _plan_workers(pools: Sequence[WorkerPool]) -> list[WorkerPool]:
     """Pools with as many workers as the cluster has room for; with models on CPUs, one per node."""
-    return [pool.planned(pool.workers or max(1, _capacity(pool)), pool.threads or 1)
-            for pool in pools]
+    return [replace(pool, workers=pool.workers or max(1, _capacity(pool)),
+                    threads=pool.threads or 1) for pool in pools]
 
 
 def _capacity(pool: WorkerPool) -> int:

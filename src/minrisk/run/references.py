@@ -21,7 +21,7 @@ from minrisk.io.outputs import OrderedSink, Shard
 from minrisk.io.records import RawRecord, Record, Result
 from minrisk.run.driver import Run
 from minrisk.run.options import RunOptions, WorkerOptions
-from minrisk.run.stages import collect, parse
+from minrisk.run.stages import Map, collect
 
 MAX_WAITING = 16  # finished parts that wait for an earlier one
 
@@ -96,7 +96,7 @@ def sum_parts(decoder: PartsDecoder, parts: Iterable[ReferencePart],
     """The sum of the statistics of all parts."""
     sink = PartSum(parts)
     # this reader only parses: workers get the parts as records
-    stages = (parse(ReferencePartReader(())), ComputePartialStatistics(decoder),
+    stages = (Map("parse", ReferencePartReader(()).parse), ComputePartialStatistics(decoder),
               collect(attrgetter("statistics")))
     given = {field.name: getattr(workers, field.name) for field in fields(WorkerOptions)}
     options = RunOptions(**given, on_error="stop")

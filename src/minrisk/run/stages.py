@@ -105,12 +105,8 @@ class Map:
         return map(self.function, items)
 
 
-def parse(reader: Reader) -> Map:
-    """The stage from raw records to records; parsing needs no open files."""
-    return Map("parse", partial(_parsed, reader))
-
-
-def _parsed(reader: Reader, raw: RawRecord) -> Record:
+def parsed(reader: Reader, raw: RawRecord) -> Record:
+    """The record of a raw one; parsing needs no open files."""
     try:
         return reader.parse(raw)
     except Exception as error:  # unexpected content must not end a long run
@@ -331,7 +327,8 @@ class Decode:
 
     def _rank(self, batch: Sequence[Record]) -> Sequence[Record]:
         for record in batch:
-            warn_of_other_choice(record.fields.get("signature"), self._signature)
+            if isinstance(recorded := record.fields.get("signature"), str):
+                warn_of_other_choice(recorded, self._signature)
         matrices: list[Floats | None] = [None] * len(batch)
         segments = Batch(r.segment for r in batch if r.segment is not None)
         metric = self.strategy.metric
@@ -358,22 +355,18 @@ class Decode:
         return details | {"judge_usage": dict(usage)} if usage else details
 
 
-def warn_of_other_choice(recorded: object, ours: str) -> None:
+def warn_of_other_choice(recorded: str, ours: str) -> None:
     """Warn if the choice in a record, such as a server's, was made by another method."""
-    if isinstance(recorded, str) and not choose_alike(ours, recorded):
+    if not choose_alike(ours, recorded):
         warn(f"the input has choices by {recorded}; this run chooses by {ours}: name the "
              "same strategy and metric for the same choices")
 
 
-def write(writer: Writer, rephrase: Callable[[object], str] = str) -> Map:
-    """The stage from records to lines of the output.
+def written(writer: Writer, rephrase: Callable[[object], str], record: Record) -> Result:
+    """The lines of a record in the output.
 
     `rephrase` is applied to errors; commands use it to name options by flags.
     """
-    return Map("render", partial(_written, writer, rephrase))
-
-
-def _written(writer: Writer, rephrase: Callable[[object], str], record: Record) -> Result:
     if record.error is None:
         try:
             return _result(record, writer(record), writer.counts(record), record.scores)

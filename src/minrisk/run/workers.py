@@ -197,10 +197,6 @@ class WorkerPool:
     def loads_model(self) -> bool:
         return any(stage.loads_model for stage in self.stages)
 
-    def planned(self, workers: int, threads: int | None) -> WorkerPool:
-        """The same pool with the numbers that the engine chose."""
-        return replace(self, workers=workers, threads=threads)
-
     def prepare(self) -> None:
         """Load the models of the stages in this process."""
         set_threads(self.threads or threads())  # otherwise every call would count the cores
@@ -288,6 +284,7 @@ class WorkerPool:
         return replace(block, items=items)
 
 
+@dataclass
 class Engine(ABC):
     """Runs the stages of worker pools, in this process or by workers elsewhere.
 
@@ -301,9 +298,8 @@ class Engine(ABC):
     takes_address: ClassVar[bool] = False  # the address of a cluster
     reads_remotely: ClassVar[bool] = False  # workers read the input, so it cannot be an iterator
 
-    def __init__(self, address: str | None = None, memory: int = 1 << 30) -> None:
-        self.address = address
-        self.memory = memory  # bytes of all blocks in flight
+    address: str | None = None
+    memory: int = 1 << 30  # bytes of all blocks in flight
 
     @abstractmethod
     def start(self, pools: Sequence[WorkerPool]) -> AbstractContextManager[Sequence[WorkerPool]]:
@@ -329,7 +325,7 @@ class Inline(Engine):
         with restored_threads():
             for pool in pools:
                 pool.prepare()
-            self._pools = [pool.planned(1, pool.threads) for pool in pools]
+            self._pools = [replace(pool, workers=1) for pool in pools]
             yield self._pools
 
     def results(self, work: Work) -> Iterator[Item]:

@@ -147,7 +147,7 @@ class _CallProgress(RunProgress):
         super().__init__(quiet=show is not True, live=False)
         self._call: Callable[[int, int], object] | None = None if isinstance(show, bool) else show
 
-    def advance(self, segments: int = 1, failed: int = 0) -> None:
-        super().advance(segments, failed)
+    def advance(self, failed: int = 0, **counts: int) -> None:
+        super().advance(failed, **counts)
         if self._call is not None:
             self._call(self.done, self.failed)

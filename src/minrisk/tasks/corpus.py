@@ -14,7 +14,6 @@ from minrisk._core.sampler import Message
 from minrisk._core.segment import Segment
 from minrisk.io.files import Input
 from minrisk.io.inputs import InputFile, input_files
-from minrisk.io.objects import ObjectReader, rows_of
 from minrisk.io.prompts import PromptReader
 from minrisk.io.records import RawRecord, Reader, Record, ShardedReader
 from minrisk.io.segments import SampleReader
@@ -66,14 +65,16 @@ class Corpus:
 
     def reader(self, lines: SampleReader | PromptReader) -> ShardedReader:
         """The reader of all records; `lines` is used for files of JSON lines, and for objects."""
-        reader: ShardedReader = lines if self.files else ObjectReader(self.objects, lines)
-        if self.text is not None and isinstance(lines, SampleReader):
+        reader: ShardedReader = lines
+        if not self.files:
+            reader = _object_reader(self.objects, lines)
+        elif self.text is not None and isinstance(lines, SampleReader):
             reader = self.text.reader(lines.weighting)
         return reader if self.limit is None else LimitedReader(reader, self.limit)
 
     def parser(self, lines: SampleReader | PromptReader) -> Reader | None:
         """The reader with which workers parse objects, without the objects; None for files."""
-        return None if self.files else ObjectReader((), lines)
+        return None if self.files else _object_reader((), lines)
 
     @property
     def further_files(self) -> list[InputFile]:
@@ -84,10 +85,11 @@ class Corpus:
         limit = {} if self.limit is None else {"limit": self.limit}
         return (self.text.settings() if self.text else {}) | limit
 
-    @property
-    def has_logprobs(self) -> bool:
-        """Whether plain text has a file of log-probabilities."""
-        return self.text is not None and self.text.reference_lprobs is not None
+
+def _object_reader(objects: Iterable[Any], lines: SampleReader | PromptReader) -> ShardedReader:
+    from minrisk.io.objects import ObjectReader  # commands read files
+
+    return ObjectReader(objects, lines)
 
 
 def segments_of(segments: Any, engine: str | None = None) -> Corpus:
@@ -123,6 +125,8 @@ def _objects(objects: Iterable[Any], engine: str | None) -> Corpus:
 
 def _peek(items: Any, wanted: str) -> tuple[Any, Iterable[Any]]:
     """The first item, and an iterable of all items."""
+    from minrisk.io.objects import rows_of
+
     items = rows_of(items)
     if not isinstance(items, Iterable) or isinstance(items, str | bytes | Mapping):
         raise InputError(f"{wanted}; got {brief(items)}")

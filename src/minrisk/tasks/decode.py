@@ -54,16 +54,20 @@ class WeightOptions(Options):
         temperature = self.weights_temperature
         weighting = Weighting(self.weights) if temperature is None else Weighting(self.weights,
                                                                                   temperature)
-        has_use = weighting.by_logprobs or (self.weights == "auto" and corpus.has_logprobs)
+        has_logprobs = corpus.text is not None and corpus.text.reference_lprobs is not None
+        has_use = weighting.by_logprobs or (self.weights == "auto" and has_logprobs)
         if temperature is not None and not has_use:
             raise InputError(Wording("weights_temperature={temperature} does nothing with "
                                      "weights={weights!r}; choose 'logprobs' or "
                                      "'length-normalised'", temperature=temperature,
                                      weights=self.weights))
+        if oracle and corpus.text:
+            raise InputError(Wording("oracle= names a field of JSON lines; for plain text, give "
+                                     "the human references as references= with num_references=1"))
         if oracle and weighting.by_logprobs:
             raise InputError(Wording("weights={weights!r} weighs samples; with oracle= there are "
                                      "none to weigh: leave one of them out", weights=self.weights))
-        if corpus.text and weighting.by_logprobs and not corpus.has_logprobs:
+        if corpus.text and weighting.by_logprobs and not has_logprobs:
             raise InputError(Wording("weights={weights!r} needs reference_lprobs= of plain text",
                                      weights=self.weights))
         return weighting
@@ -108,24 +112,14 @@ class Decoding:
     oracle: str | None = None
     reader: type[SampleReader] = SampleReader
 
-    def __post_init__(self) -> None:
-        if self.oracle and self.corpus.text:
-            raise InputError(Wording("oracle= names a field of JSON lines; for plain text, give "
-                                     "the human references as references= with num_references=1"))
-
-    @property
-    def signature(self) -> str:
-        return signature(self.strategy, weights=self.weighting, **self._oracle)
-
-    @property
-    def ranking_signature(self) -> str:
-        """The signature as in `minrisk.decode`, which omits the weighting "auto"."""
-        weights: dict[str, Any] = {} if self.weighting == AUTO else {"weights": self.weighting}
-        return signature(self.strategy, **weights, **self._oracle)
-
-    @property
-    def _oracle(self) -> dict[str, str]:
-        return {"oracle": self.oracle} if self.oracle else {}
+    def signature(self, with_auto: bool = True) -> str:
+        """The signature; that of `minrisk.decode` is without the weighting "auto"."""
+        further: dict[str, Any] = {}
+        if with_auto or self.weighting != AUTO:
+            further["weights"] = self.weighting
+        if self.oracle:
+            further["oracle"] = self.oracle
+        return signature(self.strategy, **further)
 
     def job(self, choose: Decode, config: RunOptions, *stages: Stage,
             settings: Mapping[str, Any], format: OutputFormat = JSON_LINES,
@@ -140,7 +134,7 @@ class Decoding:
             pools=[config.pool(*checks, choose, *stages)],
             settings=settings_of(self.strategy) | self.corpus.settings | {
                 "weights": self.weighting, "oracle": self.oracle, **settings},
-            signatures=[self.signature],
+            signatures=[self.signature()],
             format=format,
             columns=columns,
             block=BATCH if choose.loads_model else LIGHT_BLOCK,
@@ -173,13 +167,6 @@ class MeasureOptions(Options):
             raise InputError(Wording("max_error= needs calibration=, a file of `minrisk "
                                      "calibrate`"))
 
-    def read_calibration(self) -> Calibration | None:
-        if self.calibration is None:
-            return None
-        from minrisk.evaluation.calibration import read_calibration  # few runs need it
-
-        return read_calibration(self.calibration)
-
     def wrap(self, strategy: Strategy, confidence: bool, seed: int = 0,
              calibration: Calibration | None = None) -> Strategy:
         """The strategy, wrapped to add these measurements; the calibration has been read before."""
@@ -211,10 +198,6 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
         help="Add the margin of each choice, and the probability that very many samples would make "
         "the same one.")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        FORMATS[self.format].check(self)
-
     def check_collected(self) -> None:
         """Raise InputError for options that only concern an output, if there is none."""
         if self != replace(self, format=type(self).format, nbest=None, utilities=False,
@@ -224,7 +207,12 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
 
     def choose(self, strategy: Strategy, config: RunOptions, seed: int) -> Decode:
         """The stage that ranks, with the measurements that the output needs."""
-        measured = self.wrap(strategy, self.confidence, seed, self.read_calibration())
+        calibration = None
+        if self.calibration is not None:
+            from minrisk.evaluation.calibration import read_calibration  # few runs need it
+
+            calibration = read_calibration(self.calibration)
+        measured = self.wrap(strategy, self.confidence, seed, calibration)
         return Decode(measured, config.batch_size, config.on_error, scores=self.matrix is not None)
 
     def writer(self, output: str | None, strategy: Strategy) -> ChoiceWriter:
@@ -358,5 +346,5 @@ def decode_corpus(
         segments_of(segments, call.config.engine),
         call.strategy(strategy, metric, seed, choices.uses_seed))
     last = None if output is not None else collect(partial(
-        DecodedSegment.of, signature=decoding.ranking_signature, abstain=choices.abstain))
+        DecodedSegment.of, signature=decoding.signature(with_auto=False), abstain=choices.abstain))
     return call.run(choices.job(decoding, call.config, seed or 0, last))

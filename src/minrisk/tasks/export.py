@@ -47,7 +47,6 @@ class TrainingOutput(MatrixOutput):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        FORMATS[self.format].check(self)
         if self.stride and self.pairs != "consecutive":
             raise InputError(Wording("stride= goes with pairs='consecutive'"))
         check_template(self.prompt)

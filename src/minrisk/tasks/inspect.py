@@ -58,7 +58,7 @@ class Inspecting:
         self._decoding, self._view = decoding, view
         self._facts = page_facts(
             view, options.title or title_of(decoding.corpus.files), decoding.strategy,
-            decoding.signature, options.validation) | {
+            decoding.signature(), options.validation) | {
                 "unit": checked("unit", unit, Unit)} | ({"note": note} if note else {})
 
     def job(self, config: RunOptions, builder: PageBuilder) -> Job:
@@ -71,7 +71,7 @@ class Inspecting:
     def page(self, builder: PageBuilder, segments: int) -> Iterator[bytes]:
         """The bytes of the page, after the builder has received all segments."""
         self._view.check(segments)
-        origins = {CHOICE: self._decoding.signature, **self._view.origins}
+        origins = {CHOICE: self._decoding.signature(), **self._view.origins}
         return builder.chunks(self._decoding.strategy.metric, origins, **self._facts)
 
 

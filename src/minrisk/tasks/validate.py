@@ -25,7 +25,7 @@ from minrisk.evaluation.stages import (
 from minrisk.evaluation.study import LeftOut, Study, TrialResults
 from minrisk.evaluation.validation import Validation, summarise
 from minrisk.io.files import Input
-from minrisk.io.parquet import is_parquet
+from minrisk.io.inputs import PARQUET
 from minrisk.io.records import Weighting
 from minrisk.io.segments import SampleReader
 from minrisk.io.text import FilePath
@@ -83,7 +83,7 @@ class Validating:
         if config.output is not None and (config.is_stream or config.is_folder):
             raise InputError(Wording("output={output!r} must be a file, which can be read again",
                                      output=config.output))
-        if config.output is not None and is_parquet(config.output):
+        if config.output is not None and config.output.endswith(PARQUET):
             raise InputError(f"{config.output} is Parquet; results of trials are JSON lines: name "
                              "it .jsonl")
         study = self.study
