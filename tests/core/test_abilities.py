@@ -25,9 +25,9 @@ from minrisk.metrics.edit import Edit
 from minrisk.metrics.neural.mqm import MQM
 from minrisk.metrics.ter import Ter
 from minrisk.metrics.wrappers.combined import Combined, Symmetric
-from minrisk.run.references import ComputePartialStatistics
 from minrisk.run.stages import Decode
 from minrisk.strategies.cascade import UncountedStage
+from minrisk.tasks.parts import ComputePartialStatistics
 from minrisk.testing import check_metric
 
 CHRF = minrisk.ChrF()

@@ -21,7 +21,7 @@ from minrisk._core.process import progress_listener
 from minrisk.io.records import Result
 from minrisk.io.segments import ReferenceFile
 from minrisk.metrics.edit import Edit
-from minrisk.run.references import MAX_WAITING, PartSum
+from minrisk.tasks.parts import MAX_WAITING, PartSum
 from reference_shards import HYPS, REFS, WEIGHTS, shards
 from tolerance import assert_close
 

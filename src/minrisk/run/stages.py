@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from minrisk._core.arrays import Floats
 from minrisk._core.batch import Batch
@@ -69,7 +69,6 @@ BATCH = 16  # segments; metrics and samplers may prefer another number
 LIGHT_BLOCK = 64
 OnError = Literal["stop", "skip"]
 BatchWork = Callable[[Sequence[Record]], Sequence[Record]]
-T = TypeVar("T")
 _PROMPTS_WITH_EQUAL_SAMPLES = 3  # prompts after which to warn
 
 
@@ -438,46 +437,28 @@ def in_threads(records: Iterable[Record], size: int, work: BatchWork, on_error: 
     """The same with several batches at once, in threads; one more batch is read ahead."""
     from concurrent.futures import ThreadPoolExecutor  # few runs need it
 
+    def process(batch: Record | list[Record]) -> list[Record]:
+        return [batch] if isinstance(batch, Record) else list(_attempt(work, batch, on_error))
+
+    batches = batched(records, size)
+    waiting: deque[Future[list[Record]]] = deque()
+    broken: MinriskError | None = None  # the error that ended the input
     with ThreadPoolExecutor(threads, "minrisk-batch", prepare_thread) as pool:
-        def submit(batch: list[Record]) -> Future[list[Record]]:
-            return pool.submit(lambda: list(_attempt(work, batch, on_error)))
-
-        for result in _ahead(_results(records, size, submit), threads + 1):
+        while True:
+            try:
+                batch = next(batches, None)
+            except MinriskError as error:
+                broken = error
+                break
+            if batch is None:
+                break
+            waiting.append(pool.submit(process, batch))
+            if len(waiting) > threads:
+                yield from waiting.popleft().result()
+        for result in waiting:
             yield from result.result()
-
-
-def _results(records: Iterable[Record], size: int,
-             submit: Callable[[list[Record]], Future[list[Record]]]) -> Iterator[Future[Any]]:
-    """The futures of all batches; an error of the input is the last one."""
-    try:
-        for batch in batched(records, size):
-            if isinstance(batch, Record):
-                yield _finished_future([batch], None)
-            else:
-                yield submit(batch)
-    except MinriskError as error:
-        yield _finished_future([], error)
-
-
-def _finished_future(records: list[Record], error: MinriskError | None) -> Future[list[Record]]:
-    from concurrent.futures import Future
-
-    future: Future[list[Record]] = Future()
-    if error is None:
-        future.set_result(records)
-    else:
-        future.set_exception(error)
-    return future
-
-
-def _ahead(items: Iterator[T], count: int) -> Iterator[T]:
-    """The items; `count` of them are taken before the first is yielded."""
-    waiting: deque[T] = deque()
-    for item in items:
-        waiting.append(item)
-        if len(waiting) == count:
-            yield waiting.popleft()
-    yield from waiting
+    if broken:
+        raise broken
 
 
 def _attempt(work: BatchWork, batch: Sequence[Record], on_error: OnError) -> Iterator[Record]:
