@@ -45,7 +45,7 @@ _LABEL = 17
 _HEADER = ("method", "utility", "top-1", "top-20", "vs human", "ms/segment")
 
 
-class Choice(NamedTuple):
+class DemoChoice(NamedTuple):
     """The choice of a method in one segment, beside that of exact MBR."""
 
     text: str
@@ -56,12 +56,12 @@ class Choice(NamedTuple):
     seconds: float | None = None
 
 
-class Example(NamedTuple):
+class DemoExample(NamedTuple):
     """A segment with the choice of each method."""
 
     source: str
     reference: str
-    choices: dict[str, Choice]
+    choices: dict[str, DemoChoice]
 
     @property
     def interest(self) -> tuple[int, int]:
@@ -70,7 +70,7 @@ class Example(NamedTuple):
         return -len(shown), len(self.source)
 
 
-def compared(record: Mapping[str, Any], index: int, seed: int) -> dict[str, Choice]:
+def compared(record: Mapping[str, Any], index: int, seed: int) -> dict[str, DemoChoice]:
     """The choice of each method among the samples of a record."""
     segment = Segment(record["samples"], position=index)
     texts = segment.hypotheses
@@ -79,11 +79,12 @@ def compared(record: Mapping[str, Any], index: int, seed: int) -> dict[str, Choi
     exact, _ = rankings[EXACT]
 
     def choice(text: str, utility: float, in_top: bool | None = None,
-               seconds: float | None = None) -> Choice:
+               seconds: float | None = None) -> DemoChoice:
         human = _CHRF.scores(_CHRF.features([text]), _CHRF.features([record["reference"]]))
-        return Choice(text, utility, float(human[0, 0]), text == texts[exact.best], in_top, seconds)
+        is_first = text == texts[exact.best]
+        return DemoChoice(text, utility, float(human[0, 0]), is_first, in_top, seconds)
 
-    def sample(row: int, *more: Any) -> Choice:
+    def sample(row: int, *more: Any) -> DemoChoice:
         return choice(texts[row], float(exact.utility[row]), *more)
 
     choices = {SAMPLE: sample(int(segment_rng(seed, segment).integers(len(texts))))}
@@ -175,19 +176,19 @@ def _write_samples(source: Input, limit: int | None) -> None:
         click.echo(json_line(record), nl=False)
 
 
-def _examples(source: Input, options: DemoOptions) -> Iterator[Example]:
+def _examples(source: Input, options: DemoOptions) -> Iterator[DemoExample]:
     if _is_installed():
         _MQM.features([""])  # load the model now, so that it is not timed
     progress = command_progress(options.quiet, lambda: source.consumed / (source.size or 1))
     for index, line in enumerate(first(source, options.limit)):
         record: dict[str, Any] = json.loads(source.text(line))
-        yield Example(record["source"], record["reference"],
+        yield DemoExample(record["source"], record["reference"],
                       compared(record, index, options.seed))
         progress.advance()
     progress.finish()
 
 
-def _show(example: Example) -> None:
+def _show(example: DemoExample) -> None:
     click.echo()
     _paragraph("source", "", example.source, bold=True)
     _paragraph("human", "", example.reference)
@@ -205,24 +206,24 @@ def _paragraph(label: str, utility: str, text: str, bold: bool = False) -> None:
         click.echo(" " * len(start) + click.style(line, bold=bold))
 
 
-def _table(segments: Sequence[Mapping[str, Choice]]) -> None:
+def _table(segments: Sequence[Mapping[str, DemoChoice]]) -> None:
     names = dict.fromkeys([SAMPLE, PROBABLE, BEAM, *(name for one in segments for name in one)])
     rows = {name: [one[name] for one in segments if name in one] for name in names}
     click.echo()
     echo_table([_HEADER, *(_cells(name, row) for name, row in rows.items() if row)])
-    click.echo(f"\nMeans over {len(segments)} segments. "
-               "utility: chrF against all samples, exactly. top-1, top-20: how\noften the string that exact MBR picks is the first, or among "
-               "the first 20.\nvs human: chrF against a human translation. coarse-to-fine looks at "
-               "character pairs first.\n" + (
+    click.echo(f"\nMeans over {len(segments)} segments. utility: chrF against all samples, "
+               "exactly. top-1, top-20: how\noften the string that exact MBR picks is the first, "
+               "or among the first 20.\nvs human: chrF against a human translation. "
+               "coarse-to-fine looks at character pairs first.\n" + (
                    f"{TRAINED}: exact MBR by a metric that was trained on expert judgements.\n"
                    if TRAINED in rows else
                    "With pip install 'minrisk[embedding]', a trained metric chooses too.\n")
                + signature(Standard(ChrF())))
 
 
-def _cells(name: str, choices: Sequence[Choice]) -> list[str]:
-    columns = {field: [value for value in values if value is not None]
-               for field, values in zip(Choice._fields, zip(*choices, strict=True), strict=True)}
+def _cells(name: str, choices: Sequence[DemoChoice]) -> list[str]:
+    columns = {name: [value for choice in choices if (value := getattr(choice, name)) is not None]
+               for name in DemoChoice._fields}
     seconds = f"{1000 * fmean(columns['seconds']):.1f}" if columns["seconds"] else "-"
     return [name, f"{fmean(columns['utility']):.2f}", f"{fmean(columns['is_first']):.0%}",
             f"{fmean(columns['is_in_top']):.0%}" if columns["is_in_top"] else "-",

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any, Self
-from uuid import uuid4
 
 from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk.io.files import Output, as_input_error, replace_file
@@ -91,7 +90,7 @@ class RunStore:
         self._resume = resume
         self._overwrite = overwrite
         self._matrix_of = matrix_of
-        self._run = self._writer = uuid4().hex
+        self._run = self._writer = os.urandom(16).hex()
         self._saved = 0  # number of finished shards in the manifest
         self._unsaved = 0  # number of shards finished since it was written
         self._copied = 0  # bytes of .errors.jsonl uploaded to the URL
@@ -352,7 +351,7 @@ class RunStore:
         self.store.put(temporary, name)
 
     def _temporary(self) -> str:
-        return os.path.join(self.store.work, f"{uuid4().hex}.tmp")
+        return os.path.join(self.store.work, f"{os.urandom(16).hex()}.tmp")
 
     # .errors.jsonl
 

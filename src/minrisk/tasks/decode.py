@@ -24,11 +24,11 @@ from minrisk.run.options import RunOptions
 from minrisk.run.stages import BATCH, LIGHT_BLOCK, Decode, Stage, collect
 from minrisk.tasks.calls import Call
 from minrisk.tasks.corpus import Corpus, Segments, segments_of
-from minrisk.tasks.keywords import DecodeKeywords, DecodeOutputKeywords
 from minrisk.tasks.results import DecodedSegment, RunSummary
 
 if TYPE_CHECKING:
     from minrisk._core.calibration import Calibration
+    from minrisk.tasks.keywords import DecodeKeywords, DecodeOutputKeywords
 
 Weights = Literal["auto", "uniform", "logprobs", "length-normalised"]
 LIMIT_HELP = "Number of segments to read; default: all."

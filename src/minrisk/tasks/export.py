@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 from minrisk._core.decoding import MetricLike, StrategyLike
 from minrisk._core.errors import InputError, Wording, warn
@@ -22,8 +22,10 @@ from minrisk.run.stages import Decode, Stage, check_records, collect
 from minrisk.tasks.calls import Call
 from minrisk.tasks.corpus import Segments, segments_of
 from minrisk.tasks.decode import Decoding, MatrixOutput, SegmentOptions
-from minrisk.tasks.keywords import ExportKeywords, ExportOutputKeywords
 from minrisk.tasks.results import RunSummary
+
+if TYPE_CHECKING:
+    from minrisk.tasks.keywords import ExportKeywords, ExportOutputKeywords
 
 
 @dataclass(frozen=True)

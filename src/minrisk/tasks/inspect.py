@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from os import fspath
-from typing import Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from minrisk._core.decoding import MetricLike, StrategyLike
 from minrisk._core.errors import InputError, brief
@@ -26,8 +26,10 @@ from minrisk.run.options import RunOptions
 from minrisk.tasks.calls import Call
 from minrisk.tasks.corpus import Segments, segments_of
 from minrisk.tasks.decode import Decoding, WeightOptions
-from minrisk.tasks.keywords import InspectKeywords
 from minrisk.version import __version__
+
+if TYPE_CHECKING:
+    from minrisk.tasks.keywords import InspectKeywords
 
 Unit = Literal["segment", "request"]  # what the page calls a record
 _NOTEBOOK = 8 * 10**6  # largest page in bytes that is shown inside a notebook

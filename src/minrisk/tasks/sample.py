@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 
@@ -33,8 +33,10 @@ from minrisk.run.stages import (
 from minrisk.run.workers import WorkerPool
 from minrisk.tasks.calls import Call
 from minrisk.tasks.corpus import Corpus, Prompts, prompts_of
-from minrisk.tasks.keywords import SampleKeywords, SampleOutputKeywords
 from minrisk.tasks.results import RunSummary, SampledPrompt
+
+if TYPE_CHECKING:
+    from minrisk.tasks.keywords import SampleKeywords, SampleOutputKeywords
 
 OnBlank = Literal["copy", "fail"]
 

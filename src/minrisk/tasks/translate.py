@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
 
 from minrisk._core.adapters import named_metric
 from minrisk._core.decoding import MetricLike, SamplerLike, StrategyLike
@@ -26,9 +26,11 @@ from minrisk.run.stages import Stage, collect, samples_to_segments
 from minrisk.tasks.calls import Call
 from minrisk.tasks.corpus import Prompts
 from minrisk.tasks.decode import FORMAT_HELP, ChoiceOutput
-from minrisk.tasks.keywords import TranslateKeywords
 from minrisk.tasks.results import DecodedSegment, RunSummary
 from minrisk.tasks.sample import Sampling, called_sampling
+
+if TYPE_CHECKING:
+    from minrisk.tasks.keywords import TranslateKeywords
 
 ANSWER_SAMPLES = 16  # samples per prompt; few, because language models may cost money
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from minrisk._core.adapters import as_metric
 from minrisk._core.decoding import METRIC, MetricLike, StrategyLike, option_names
@@ -35,7 +35,9 @@ from minrisk.run.stages import collect
 from minrisk.tasks.calls import Call
 from minrisk.tasks.corpus import Corpus, Segments, segments_of
 from minrisk.tasks.decode import LIMIT_HELP, WeightOptions
-from minrisk.tasks.keywords import ValidateKeywords
+
+if TYPE_CHECKING:
+    from minrisk.tasks.keywords import ValidateKeywords
 
 
 @dataclass(frozen=True)
