@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from minrisk import InputError
 from minrisk._core.process import progress_listener
-from minrisk.cli.execute import Progress
 from minrisk.io.journal import Journal
+from minrisk.run.progress import RunProgress
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from machine import with_gpu
@@ -54,8 +54,8 @@ def resume(path: Path, made: str, items: Sequence[T],
 
 
 @contextmanager
-def _shown(path: Path, left: int) -> Iterator[Progress]:
-    progress = Progress(not left, lambda: progress.done / left if left else None)
+def _shown(path: Path, left: int) -> Iterator[RunProgress]:
+    progress = RunProgress(not left, lambda: progress.done / left if left else None)
     progress.note(f"{path.parent.name}/{path.stem}: {left} segments to go")
     with progress_listener(progress.stage):
         yield progress
