@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 import openai_server
 from minrisk.openai import client
+from minrisk.run.workers import Inline
 from project import ROOT, SHARED
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anybody imports what reads it
@@ -105,6 +106,12 @@ def server(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with openai_server.serving() as found:
         yield found
+
+
+@pytest.fixture
+def inline(monkeypatch) -> None:
+    """Without processes, whose start takes a hundred times as long as all the rest."""
+    monkeypatch.setattr("minrisk.run.processes.Processes", Inline)
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ import pytest
 from commands import Result, read, run, spawn, wait_for, write
 from minrisk.cli import SOME_FAILED
 from minrisk.io.store import LocalStore
-from minrisk.run.workers import Inline
 from openai_server import answer, status
 from project import SUPPORT
 from shard_folders import errors, lines, partials, segments, wait_for_results, write_shards
@@ -53,12 +52,6 @@ def made(output: str, name: str = "in.jsonl") -> Path:
 
 def manifest(output: str) -> Path:
     return Path(f"{output}.manifest.json" if output.endswith("/") else f"{output}.run.json")
-
-
-@pytest.fixture
-def inline(monkeypatch) -> None:
-    """Without processes, whose start takes a hundred times as long as all the rest."""
-    monkeypatch.setattr("minrisk.run.processes.Processes", Inline)
 
 
 class Killed(BaseException):
