@@ -81,9 +81,9 @@ def printed_by(code: str, module: ModuleType) -> str:
 
 def printed_by_shell(code: str) -> str:
     """Commands of ours that need nothing of a shell but `> FILE` run in this process."""
-    pieces = re.split(r"^(minrisk [^|&;*\n]*)\n", code, flags=re.MULTILINE)
-    return "".join((printed_by_command if piece.startswith("minrisk ") else printed_by_bash)(piece)
-                   for piece in pieces if piece)
+    ours = re.compile(r"^(minrisk [^|&;*\n]*)\n", flags=re.MULTILINE)
+    return "".join((printed_by_command if number % 2 else printed_by_bash)(piece)
+                   for number, piece in enumerate(ours.split(code)) if piece)
 
 
 def printed_by_command(line: str) -> str:
