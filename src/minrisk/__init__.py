@@ -35,6 +35,7 @@ _HOMES = {
     "samplers.ensemble": ("Ensemble",),
     "strategies.calibrated": ("Calibrated",),
     "strategies.confident": ("Confident",),
+    "strategies.quality": ("RewardWeighted",),
     "strategies.uncertain": ("Uncertain",),
     "tasks.calibrate": ("calibrate",),
     "tasks.decode": ("decode_corpus",),

@@ -48,7 +48,7 @@ from minrisk.strategies.compose import Compose
 from minrisk.strategies.confident import Confident
 from minrisk.strategies.groups import Aggregate, Centroid, NByS, Standard
 from minrisk.strategies.low_rank import LowRank
-from minrisk.strategies.quality import MBRBoN, QualityThenMBR, Rerank, UniversalSelfConsistency
+from minrisk.strategies.quality import MBRBoN, QualityThenMBR, Rerank, RewardWeighted, UniversalSelfConsistency
 from minrisk.strategies.race import Adaptive, ControlVariate, Prune
 from minrisk.strategies.sets import Cluster, Diverse, Medoids
 from minrisk.strategies.uncertain import Uncertain
@@ -72,11 +72,11 @@ __all__ = [
     "ExactMatch", "Groups", "InputError", "JsonMatch", "Judge", "LogProb", "LowRank", "MBRBoN",
     "MQM", "Medoids", "MetricX", "MetricXQE", "MinriskError", "MissingExtra", "NByS", "Outcomes",
     "Pool", "Proposal", "Prune", "Python", "QualityThenMBR", "Ranking", "ReferenceFile",
-    "References", "Report", "Rerank", "Reward", "Rouge", "RougeL", "RunSummary", "SampledPrompt",
-    "Score", "Segment", "Standard", "Symbolic", "Symmetric", "Ter", "TextFiles", "Transformers",
-    "Uncertain", "Uncertainty", "UniversalSelfConsistency", "UnusableError", "Validation", "Wer",
-    "XComet", "__version__", "answer", "answer_async", "bind", "calibrate", "decode",
-    "decode_corpus", "decode_parts", "export", "inspect", "make_metric", "make_sampler",
+    "References", "Report", "Rerank", "Reward", "RewardWeighted", "Rouge", "RougeL", "RunSummary",
+    "SampledPrompt", "Score", "Segment", "Standard", "Symbolic", "Symmetric", "Ter", "TextFiles",
+    "Transformers", "Uncertain", "Uncertainty", "UniversalSelfConsistency", "UnusableError",
+    "Validation", "Wer", "XComet", "__version__", "answer", "answer_async", "bind", "calibrate",
+    "decode", "decode_corpus", "decode_parts", "export", "inspect", "make_metric", "make_sampler",
     "make_strategy", "read_calibration", "sample", "score", "set_threads", "signature", "translate",
     "validate", "weights_from_logprobs",
 ]

@@ -19,7 +19,7 @@ from aiohttp import web
 import minrisk
 from commands import PATIENCE, wait_for
 from mbr_server import serving, settings
-from minrisk.io.records import Weighting
+from minrisk.io.weighting import Weighting
 from minrisk.openai import client
 from minrisk.openai.encoding import Mask
 from minrisk.openai.responses import StreamMask

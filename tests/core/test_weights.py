@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 import minrisk
 from commands import run, write
 from minrisk.io.inputs import InputFile
-from minrisk.io.records import Record, Weighting
+from minrisk.io.records import Record
 from minrisk.io.segments import SampleReader
+from minrisk.io.weighting import Weighting
 from tolerance import assert_close
 
 LOGPROBS = st.lists(st.floats(-50, 0), min_size=1, max_size=6)

@@ -24,9 +24,10 @@ from minrisk._core.registry import SAMPLERS
 from minrisk._core.sampler import Sample, distinct
 from minrisk.io.files import Input, codec_of
 from minrisk.io.prompts import PromptReader
-from minrisk.io.records import RawRecord, Record, Weighting
+from minrisk.io.records import RawRecord, Record
 from minrisk.io.segments import ReferenceFile, SampleReader
 from minrisk.io.text import Column, TextReader
+from minrisk.io.weighting import Weighting
 from records import check_ids, files, parse, read
 
 zstandard = pytest.importorskip("zstandard", reason="needs the extra minrisk[zst]")
@@ -44,7 +45,8 @@ PROMPTS = [
     {"id": 2, "prompt": "Say two", "source": "zwei", "samples": ["old"], "counts": [1]},
     {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]},
 ]
-WEIGHTINGS = [Weighting(by) for by in ("auto", "uniform", "logprobs", "length-normalised")]
+WEIGHTINGS = [Weighting(by) for by in ("auto", "uniform", "logprobs", "length-normalised",
+                                       "mean-logprob", "tail-logprob")]
 COMPRESS = {"gz": gzip.compress, "xz": lzma.compress,
             "zst": zstandard.ZstdCompressor(write_checksum=True).compress}
 
@@ -278,8 +280,9 @@ def check_sampled(prompt: Record, record: Record, samples: list[Sample],
         assert "failed before" in str(record.error)
         return
     if record.error is not None:
-        assert weighting.by_logprobs
-        assert str(record.error).startswith(("found no logprobs", "logprobs must not be above 0"))
+        assert weighting.column is not None
+        assert str(record.error).startswith((f"found no {weighting.column}",
+                                             "logprobs must not be above 0"))
         return
     assert record.id == prompt.id
     if prompt.prompt.strip():

@@ -26,9 +26,10 @@ from minrisk.io.formats import FORMATS
 from minrisk.io.inputs import InputFile, input_files
 from minrisk.io.journal import Journal, PartialShard
 from minrisk.io.outputs import MISSING, MatrixWriter
-from minrisk.io.records import Record, Result, Weighting
+from minrisk.io.records import Record, Result
 from minrisk.io.segments import SampleReader
 from minrisk.io.text import Column, TextReader
+from minrisk.io.weighting import Weighting
 from minrisk.io.writers import ChoiceWriter
 
 zstandard = pytest.importorskip("zstandard", reason="needs the extra minrisk[zst]")

@@ -20,7 +20,8 @@ from minrisk import ChrF, InputError, MissingExtra, Ranking, Segment, Standard
 from minrisk._core.adapters import as_sampler
 from minrisk._core.errors import UnusableError
 from minrisk._core.sampler import PartialError, Sample, Samples, columns, distinct
-from minrisk.io.records import Record, Weighting
+from minrisk.io.records import Record
+from minrisk.io.weighting import Weighting
 from minrisk.io.writers import count_samples
 from minrisk.run.stages import (
     Decode,

@@ -249,7 +249,7 @@ def test_most_decide_whether_a_tool_is_called_then_which_then_with_what():
 
 
 def test_log_probabilities_that_only_weigh_are_removed():
-    from minrisk.io.records import Weighting
+    from minrisk.io.weighting import Weighting
 
     chosen = settings(weighting=Weighting("logprobs"))
     with mock_upstream("a long sample text", "b") as own, serving(own.url, chosen) as server:
@@ -277,7 +277,7 @@ def test_metrics_of_log_probabilities_get_them_from_the_upstream(strategy, optio
 
 
 def test_the_signature_says_when_there_was_nothing_to_weigh_by():
-    from minrisk.io.records import Weighting
+    from minrisk.io.weighting import Weighting
 
     chosen = settings(weighting=Weighting("logprobs"))
     with mock_upstream("a", "b", "b") as own, serving(own.url, chosen) as server:

@@ -17,7 +17,7 @@ import minrisk
 from commands import PATIENCE, run, spawn, wait_for
 from mbr_server import Running, serving, settings
 from minrisk._core.decoding import make_strategy
-from minrisk.io.records import Weighting
+from minrisk.io.weighting import Weighting
 from minrisk.metrics.votes.exact_match import ExactMatch
 from minrisk.plugins import Metric
 from minrisk.server import monitoring

@@ -14,7 +14,7 @@ pytest.importorskip("transformers", reason="needs the extra minrisk[hf]")
 import minrisk
 from commands import PATIENCE, wait_for
 from mbr_server import serving, settings
-from minrisk.io.records import Weighting
+from minrisk.io.weighting import Weighting
 from minrisk.samplers.hf import Transformers
 from minrisk.server.backends import LocalBackend
 from tiny_models import save

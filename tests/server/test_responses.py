@@ -9,7 +9,7 @@ import pytest
 
 from commands import PATIENCE, read, run
 from mbr_server import Reply, serving, settings
-from minrisk.io.records import Weighting
+from minrisk.io.weighting import Weighting
 from upstream import events, failing, mock_upstream
 
 SAMPLES = ["the cat sat", "a cat sat down", "the cat sat", "dogs"]

@@ -13,8 +13,9 @@ import minrisk
 from minrisk import Segment, decode
 from minrisk._core.calibration import SIGNALS
 from minrisk._core.sampler import Sample, columns
-from minrisk.io.records import Weighting, segment_of
+from minrisk.io.records import segment_of
 from minrisk.io.segments import columns_of
+from minrisk.io.weighting import Weighting
 
 SAMPLES = st.lists(st.sampled_from(["4", "5", "six", ""]), min_size=1, max_size=5)
 

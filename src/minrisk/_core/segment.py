@@ -146,6 +146,12 @@ class Segment:
             position=position,
             outcomes=None if self.outcomes is None else self.outcomes.at(position))
 
+    def weighted(self, weights: Floats) -> Segment:
+        """The same problem with other weights (R,) of the references."""
+        return self._with(
+            weights=normalised(weights, len(self.references)),
+            outcomes=None if self.outcomes is None else self.outcomes.weighted(weights))
+
     def among(self, rows: Ints) -> Segment:
         """The same problem, with `rows` as positions of the hypotheses in the original list."""
         return self._with(rows=rows)

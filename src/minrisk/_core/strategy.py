@@ -106,6 +106,17 @@ class MeasuringStrategy(StrategyWrapper, ABC):
         """The ranking with the measurement; `pairs` includes those of the measurement."""
 
 
+class WeightingStrategy(StrategyWrapper, ABC):
+    """A wrapper that weights the references anew for its field `strategy`."""
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return self.strategy.rank(self.weighted(segments))
+
+    @abstractmethod
+    def weighted(self, segments: Sequence[Segment]) -> list[Segment]:
+        """The segments with the weights that the ranking is for."""
+
+
 @dataclass(frozen=True)
 class Budget:
     """An option of a strategy and the values that `validate` tries: its class variable `tried`.

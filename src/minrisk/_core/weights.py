@@ -83,6 +83,37 @@ def weights_from_logprobs(logprobs: npt.ArrayLike, texts: Sequence[str] | None =
     return weights
 
 
+def weights_from_confidences(confidences: npt.ArrayLike, counts: npt.ArrayLike | None = None, *,
+                             temperature: float = 1.0, keep: float = 1.0) -> Floats:
+    """Weights of samples by how confident the model was of them: exp(confidence / temperature).
+
+    Unlike those of log-probabilities, they apply to each of several equal samples. Weights times
+    counts sum to 1.
+
+    Args:
+        confidences: of each text, on any scale; higher is surer.
+        counts: number of equal samples that each text stands for [default: 1].
+        temperature: divisor of the confidences.
+        keep: share of the samples, the surest ones, that have a weight; the others have none.
+
+    >>> weights_from_confidences([-1.0, -2.0, -3.0], [1, 1, 2], keep=0.5).round(2).tolist()
+    [0.73, 0.27, 0.0]
+    """
+    given = checked_numbers(confidences, None, "confidences", "sample")
+    copies = (np.ones(given.size) if counts is None
+              else checked_counts(counts, given.size).astype(np.float64))
+    if not np.isfinite(given).all():
+        raise InputError("confidences must be finite numbers")
+    order = np.argsort(-given, kind="stable")
+    kept = np.empty(given.size)
+    left = np.ceil(keep * copies.sum() - 1e-9) - np.cumsum(copies[order])
+    kept[order] = np.clip(left / copies[order] + 1, 0, 1)  # of equal samples, perhaps some
+    with np.errstate(under="ignore"):
+        masses = kept * np.exp((given - given.max()) / temperature)
+    weights: Floats = masses / (masses @ copies)
+    return weights
+
+
 def _distinct_texts(texts: Sequence[str] | None, logprobs: Floats) -> tuple[Ints, Ints]:
     """The position of each text among the distinct ones, and the most probable row of each."""
     if texts is None:

@@ -28,9 +28,8 @@ from minrisk.cli.components import (
     sampler_component,
 )
 from minrisk.io.files import Input
-from minrisk.io.records import Weighting
 from minrisk.metrics.votes.json_match import JsonMatch
-from minrisk.tasks.decode import MeasureOptions
+from minrisk.tasks.decode import MeasureOptions, SampleWeightOptions
 from minrisk.tasks.translate import ANSWER_SAMPLES
 
 if TYPE_CHECKING:
@@ -108,12 +107,9 @@ class BackendOptions(ComponentOptions):
 
 
 @dataclass(frozen=True)
-class ChoiceOptions(MeasureOptions):
+class ChoiceOptions(MeasureOptions, SampleWeightOptions):
     """How a sample is chosen, and which methods clients may request."""
 
-    weights: Literal["uniform", "logprobs", "length-normalised"] = flag(
-        "uniform", section="Method",
-        help="Weights of samples as references: equal, or by their log-probabilities.")
     allow_metric: tuple[str, ...] = flag(
         (), section="Method", metavar="NAME", registry=METRICS, advanced=True,
         help="Metric that clients may request; may be given several times.")
@@ -256,7 +252,7 @@ def _settings(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceO
         preset, dict(_alias(text, preset, method) for text in sampling.alias),
         _methods(choice, method, preset.strategy),
         make_strategy("compose" if choice.compose else "standard", JsonMatch(by="field")),
-        Weighting(choice.weights),
+        choice.sample_weighting, choice.reweighted,
         max_samples=sampling.max_samples, min_samples=sampling.min_samples,
         temperature=sampling.temperature, min_temperature=sampling.min_temperature,
         abstain_as=choice.abstain_as, abstain_text=choice.abstain_text,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -15,80 +15,11 @@ from minrisk._core.errors import InputError, MinriskError, Wording, message_of
 from minrisk._core.sampler import Prompt, Sample, columns, distinct
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.token_confidence import CONFIDENCES
-from minrisk._core.weights import checked_texts, weights_from_logprobs
 from minrisk.io.files import Input
+from minrisk.io.weighting import Weighting
 
 R = TypeVar("R", bound="Record")
 Failure = dict[str, Any]  # file, line, id and reason, as in .errors.jsonl
-
-
-@dataclass(frozen=True)
-class Weighting:
-    """How references are weighted."""
-
-    by: Literal["auto", "uniform", "logprobs", "length-normalised"] = "auto"
-    temperature: float = 1.0  # divisor of log-probabilities
-
-    def __str__(self) -> str:
-        return self.by if self.temperature == 1 else f"{self.by}/{self.temperature}"
-
-    @property
-    def by_logprobs(self) -> bool:
-        return self.by in ("logprobs", "length-normalised")
-
-    def of(self, logprobs: Sequence[float], texts: Sequence[str],
-           lengths: Sequence[float] | None = None,
-           counts: Sequence[int] | None = None) -> Floats:
-        """Weights from log-probabilities; lengths default to those in characters."""
-        if self.by != "length-normalised":
-            lengths = None
-        else:  # an empty text has length 1: its log-probability is that of its end
-            lengths = [length or 1 for length in (
-                map(len, checked_texts(texts, "references")) if lengths is None else lengths)]
-        return weights_from_logprobs(logprobs, texts, counts, lengths=lengths,
-                                     temperature=self.temperature)
-
-    def of_columns(self, found: Mapping[str, Any], repeated: bool = True) -> Floats | None:
-        """Weights of samples in columns; None if they are not weighted by log-probabilities.
-
-        Weights are per sample if texts are `repeated` by their counts, otherwise per text.
-        """
-        own = found.get("weights")  # of the models
-        if not self.by_logprobs:
-            return None if own is None else np.multiply(own, 1 if repeated else found["counts"])
-        if "logprobs" not in found:
-            raise InputError("expected log-probabilities as weights, but the sampler has none")
-        weights = self.of_models(found["logprobs"], found["samples"], found.get("lengths"),
-                                 found["counts"], found.get("models"), own)
-        return weights if repeated else weights * np.asarray(found["counts"])
-
-    def of_models(self, logprobs: Sequence[float], texts: Sequence[str],
-                  lengths: Sequence[float] | None, counts: Sequence[int] | None,
-                  models: Sequence[str | None] | None,
-                  weights: Sequence[float] | None) -> Floats:
-        """Weights from the log-probabilities of several models, each for its own samples.
-
-        Probabilities of different models are not compared: together, the samples of a model weigh
-        as much as without log-probabilities.
-        """
-        if models is None:
-            return self.of(logprobs, texts, lengths, counts)
-        found = np.zeros(len(texts))
-        mass = np.ones(len(texts)) if weights is None else np.array(weights, np.float64)
-        mass *= 1 if counts is None else np.asarray(counts)
-        for model in dict.fromkeys(models):
-            rows = [row for row, name in enumerate(models) if name == model]
-            own = [None if values is None else [values[row] for row in rows]
-                   for values in (logprobs, texts, lengths, counts)]
-            found[rows] = self.of(*own) * mass[rows].sum()  # type: ignore[arg-type]
-        return found
-
-    def or_uniform(self, found: Mapping[str, Any]) -> Weighting:
-        """This weighting; uniform if it needs log-probabilities that the columns lack."""
-        return UNIFORM if self.by_logprobs and "logprobs" not in found else self
-
-
-AUTO, UNIFORM = Weighting(), Weighting("uniform")
 
 
 def segment_of(samples: Iterable[Sample], source: str | None, weighting: Weighting,

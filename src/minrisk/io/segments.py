@@ -33,8 +33,9 @@ from minrisk._core.token_confidence import CONFIDENCES
 from minrisk._core.weights import checked_logprobs, checked_numbers
 from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile, open_input, peek_format
-from minrisk.io.records import AUTO, RawRecord, Record, Weighting, checksum, error_location
+from minrisk.io.records import RawRecord, Record, checksum, error_location
 from minrisk.io.remote import redact_url
+from minrisk.io.weighting import AUTO, Weighting
 
 # lists with one value per sample or reference
 SAMPLE_FIELDS = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "lengths",
@@ -171,9 +172,12 @@ class SampleReader:
             if logprobs is not None and weights is None and counts is None:
                 warn(UNUSED_LOGPROBS)
             return weights
-        if logprobs is None:
-            raise InputError("found no logprobs, wanted them as weights of the references")
-        return self.weighting.of_models(logprobs, texts, lengths, counts, models, weights)
+        column = self.weighting.column
+        assert column is not None
+        values = _aligned(fields, column, len(texts), of)
+        if values is None:
+            raise InputError(f"found no {column}, wanted them as weights of the references")
+        return self.weighting.of_models(values, texts, lengths, counts, models, weights)
 
 
 def without_choice(fields: dict[str, Any]) -> dict[str, Any]:

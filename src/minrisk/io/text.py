@@ -19,15 +19,8 @@ from minrisk._core.options import Options, option
 from minrisk._core.segment import Segment
 from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile, input_files
-from minrisk.io.records import (
-    AUTO,
-    RawRecord,
-    Record,
-    Weighting,
-    checksum,
-    error_location,
-    location,
-)
+from minrisk.io.records import RawRecord, Record, checksum, error_location, location
+from minrisk.io.weighting import AUTO, Weighting
 
 FilePath = str | os.PathLike[str]
 _COLUMNS = ("source", "references", "reference_lprobs")

@@ -48,17 +48,9 @@ from minrisk._core.strategy import (
     take_usage,
 )
 from minrisk.io.prompts import is_source
-from minrisk.io.records import (
-    AUTO,
-    RawRecord,
-    Reader,
-    Record,
-    Result,
-    Weighting,
-    segment_among,
-    segment_of,
-)
+from minrisk.io.records import RawRecord, Reader, Record, Result, segment_among, segment_of
 from minrisk.io.segments import source_of
+from minrisk.io.weighting import AUTO, Weighting
 from minrisk.io.writers import Writer
 
 if TYPE_CHECKING:
@@ -273,7 +265,7 @@ def _with_segment(weighting: Weighting, prefer_finished: bool, is_vote: bool,
                                                  record.reference_samples))
     others = [sample for sample in samples if sample not in candidates]
     without_text = number_drawn(samples) - sum(sample.count for sample in samples)
-    if without_text and not weighting.by_logprobs:
+    if without_text and weighting.column is None:
         others.append(Sample("", count=without_text))
     return record.replace(segment=segment_among(candidates, others, source, weighting,
                                                 record.index))

@@ -23,9 +23,16 @@ from minrisk._core.lazy import lazy
 from minrisk._core.sampler import Sample, columns
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.signature import signature
-from minrisk._core.strategy import Strategy, loads_model, metrics_of, proposes
+from minrisk._core.strategy import (
+    Strategy,
+    WeightingStrategy,
+    loads_model,
+    metrics_of,
+    proposes,
+)
 from minrisk._core.vote import AnswerClasses, answer_of
-from minrisk.io.records import UNIFORM, Weighting, segment_among
+from minrisk.io.records import segment_among
+from minrisk.io.weighting import UNIFORM, Weighting
 from minrisk.io.writers import FURTHER_SIGNALS, proposal_fields, uncertainty_fields
 from minrisk.metrics.ngram.chrf import ChrF
 from minrisk.metrics.votes.exact_match import ExactMatch
@@ -230,8 +237,12 @@ class RankingMethod:
 
     @lazy
     def counts_votes(self) -> bool:
-        """Whether it is a majority vote, which may stop early; only of the standard strategy."""
+        """Whether it is a majority vote, which may stop early; only of the standard strategy, and
+        without weights, which depend on all samples.
+        """
         return (self.strategy is not None and self.strategy.name == "standard"
+                and self.weighting == UNIFORM
+                and not isinstance(self.strategy, WeightingStrategy)
                 and answer_of(self.strategy.metric) is not None)
 
     def signature(self, weighting: Weighting) -> str:
@@ -405,7 +416,7 @@ def _comparison(candidates: list[Candidate], compared: list[int], method: Rankin
     others = [one.sample for index, one in enumerate(candidates)
               if method.is_vote and index not in among]
     weighting = method.weighting
-    if weighting.by_logprobs:
+    if weighting.column is not None:
         weighting = weighting.or_uniform(columns([*samples, *others]))
     return Comparison(candidates, compared, segment_among(samples, others, source, weighting),
                       weighting)

@@ -21,8 +21,8 @@ from minrisk._core.errors import InputError
 from minrisk._core.strategy import Strategy
 from minrisk._core.texts import valid_unicode
 from minrisk.io.files import as_input_error
-from minrisk.io.records import Weighting
 from minrisk.io.store import try_lock
+from minrisk.io.weighting import Weighting
 from minrisk.tasks.inspect import inspect
 
 CLIENT_LEFT = 499  # nginx's status for a client that disconnected; only logged

@@ -203,10 +203,10 @@ def _with_temperature(given: dict[str, Any], smallest: float | None) -> dict[str
 
 def _defaults(api: API, settings: Settings, method: RankingMethod) -> dict[str, Any]:
     defaults: dict[str, Any] = {"temperature": settings.temperature}
-    signal = settings.calibrated_signal
+    signal, column = settings.calibrated_signal, settings.weighting.column
     # metrics that need the whole segment may use log-probabilities
-    if settings.weighting.by_logprobs or method.needs_segment or signal in TOKEN_SIGNALS:
-        needs_top = signal == "certainty"
+    if column is not None or method.needs_segment or signal in TOKEN_SIGNALS:
+        needs_top = signal == "certainty" or column == "certainties"
         defaults |= requested_logprobs(api, TOP_LOGPROBS if needs_top else None)
     return defaults
 

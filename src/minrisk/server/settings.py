@@ -15,7 +15,7 @@ from minrisk._core.errors import InputError, MinriskError, Wording
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric
 from minrisk._core.strategy import Strategy, prepare
-from minrisk.io.records import UNIFORM, Weighting
+from minrisk.io.weighting import UNIFORM, Weighting
 from minrisk.metrics.votes.json_match import JsonMatch
 from minrisk.server.choosing import RankingMethod
 from minrisk.server.http import Hosts, Keys
@@ -97,6 +97,8 @@ class Settings:
     methods: Methods = Methods()
     json_strategy: Strategy = JSON_STRATEGY  # for requests with a JSON format
     weighting: Weighting = UNIFORM
+    # the strategy with references that are weighted by rewards, or as it is
+    reweighted: Callable[[Strategy], Strategy] = lambda strategy: strategy
     max_samples: int = 64
     min_samples: int = 1
     max_candidates: int = 1024  # per ranking request
@@ -151,7 +153,7 @@ class Settings:
     def prepare(self) -> None:
         """Load all models that metrics need."""
         for preset in (self.preset, *self.aliases.values()):
-            prepare(preset.strategy)
+            prepare(self.reweighted(preset.strategy))
         self.methods.prepare()
 
     def method(self, strategy: Strategy) -> RankingMethod:
@@ -171,8 +173,9 @@ class Settings:
         calibration = self.calibration
         if calibration is not None and not fits(calibration, strategy):
             calibration = None
-        return RankingMethod(strategy, strategy.metric.is_vote, self.prefer_finished,
-                             self.weighting, self.confidence, self.measures, calibration)
+        return RankingMethod(self.reweighted(strategy), strategy.metric.is_vote,
+                             self.prefer_finished, self.weighting, self.confidence, self.measures,
+                             calibration)
 
 
 def named_metrics(names: Iterable[str]) -> dict[str, AnyMetric]:

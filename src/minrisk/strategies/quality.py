@@ -4,7 +4,8 @@ Reranking by quality estimation, and MBR among the best by it (Fernandes et al. 
 --rerank_top_k); MBR-BoN, best of n by a reward, regularised by MBR (Jinnai et al. 2025,
 Regularized Best-of-N Sampling with Minimum Bayes Risk Objective for Language Model Alignment);
 universal self-consistency, where a language model names the best of all hypotheses (Chen et al.
-2023, Universal Self-Consistency for Large Language Model Generation).
+2023, Universal Self-Consistency for Large Language Model Generation); rewards as weights of the
+references (Astudillo et al. 2025, Optimal Policy Minimum Bayesian Risk).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.batch import bind
@@ -20,7 +23,14 @@ from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import SELF_HELP, Budget, PoolStrategy
+from minrisk._core.strategy import (
+    SELF_HELP,
+    Budget,
+    PoolStrategy,
+    Strategy,
+    WeightingStrategy,
+    stage_option,
+)
 from minrisk.strategies.cascade import KEEP_HELP, UncountedStage, best_rows, rank_among
 
 
@@ -136,6 +146,50 @@ class MBRBoN(Options):
         [judged] = bind(self.quality, [pool.segment])
         scores: Floats = judged.quality()[:, None] + self.beta * pool.scores(columns)
         return scores
+
+
+@dataclass(frozen=True)
+class RewardWeighted(WeightingStrategy):
+    """Weights the references of another strategy by exp(reward / beta).
+
+    The weighted samples stand for those of the policy that is optimal for the reward and stays near
+    the model (OP-MBRD). A reference that stands for a sample without an answer has the mean weight
+    of the others. Costs an estimate of quality for each distinct reference.
+
+    Args:
+        strategy: the strategy that ranks.
+        quality: the reward: a metric that needs only the source.
+        beta: divisor of the rewards; with a large one, all references weigh the same.
+
+    Raises:
+        InputError: if the metric of the reward needs references.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.RewardWeighted(minrisk.Standard("chrf"), "comet-kiwi", beta=0.1).name
+    'standard'
+    """
+
+    papers: ClassVar[tuple[str, ...]] = ("Astudillo et al. 2025",)
+    strategy: Strategy = stage_option(help="strategy that ranks")
+    quality: AnyMetric = metric_option(needs=Ability.QUALITY,
+                                       help="reward: a metric that judges by the source alone")
+    beta: float = option(1.0, gt=0, help="divisor of the rewards")
+
+    def weighted(self, segments: Sequence[Segment]) -> list[Segment]:
+        judged = [segment if segment.self_columns is not None else
+                  Segment(list(dict.fromkeys(segment.references)), None, segment.source,
+                          position=segment.position) for segment in segments]
+        return [segment.weighted(self._weights(segment, pool)) for segment, pool
+                in zip(segments, bind(self.quality, judged), strict=True)]
+
+    def _weights(self, segment: Segment, judged: Pool[Any]) -> Floats:
+        rewards = judged.quality()
+        factors = np.exp((rewards - rewards.max()) / self.beta)
+        by_text = dict(zip(judged.segment.hypotheses, factors.tolist(), strict=True))
+        mean = float(factors.mean())
+        found: Floats = segment.weights * [by_text.get(text, mean) for text in segment.references]
+        return found
 
 
 @dataclass(frozen=True)

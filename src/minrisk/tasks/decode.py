@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, overload
 
+from minrisk._core.adapters import named_metric
 from minrisk._core.decoding import MetricLike, StrategyLike
 from minrisk._core.errors import InputError, Wording
+from minrisk._core.lazy import lazy
+from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, flag
 from minrisk._core.signature import settings as settings_of
 from minrisk._core.signature import signature
-from minrisk._core.strategy import Strategy, proposes
+from minrisk._core.strategy import Strategy, WeightingStrategy, proposes
 from minrisk.io.formats import FORMATS, JSON_LINES, ChoiceFormat, OutputFormat, format_help
 from minrisk.io.inputs import InputFile
-from minrisk.io.records import AUTO, Weighting
 from minrisk.io.segments import SampleReader
 from minrisk.io.text import FilePath
+from minrisk.io.weighting import AUTO, Weighting
 from minrisk.io.writers import ChoiceWriter
 from minrisk.run.driver import Job
 from minrisk.run.options import RunOptions
@@ -30,7 +34,10 @@ if TYPE_CHECKING:
     from minrisk._core.calibration import Calibration
     from minrisk.tasks.keywords import DecodeKeywords, DecodeOutputKeywords
 
-Weights = Literal["auto", "uniform", "logprobs", "length-normalised"]
+REWARD = "reward:"
+_WEIGHTS = (
+    "equal (uniform), probabilities of texts (logprobs) or per token (length-normalised), "
+    "confidences (mean-logprob, lowest-logprob, tail-logprob, certainty), rewards (reward:METRIC).")
 LIMIT_HELP = "Number of segments to read; default: all."
 NBEST_HELP = "Add the K best hypotheses of each segment; as text or CSV, K lines per segment."
 FORMAT_HELP = format_help(ChoiceFormat)
@@ -38,38 +45,88 @@ UTILITIES_HELP = "Add the utilities of all hypotheses, and the number of evaluat
 
 
 @dataclass(frozen=True)
-class WeightOptions(Options):
-    """How references are weighted."""
+class SampleWeightOptions(Options):
+    """How samples are weighted as references."""
 
-    weights: Weights = flag(
-        "auto", section="Method",
-        help="Weights of the references: the fields `weights` and `counts`; equal; the "
-        "probabilities of the texts by `logprobs` (model-based MBR); or these per token.")
+    weights: str = flag("uniform", section="Method", metavar="NAME",
+                        help="Weights of samples as references: " + _WEIGHTS)
     weights_temperature: float | None = flag(
         None, section="Method", metavar="T", gt=0, advanced=True,
-        help="Divisor of log-probabilities: above 1, weights are more similar.")
+        help="Divisor of log-probabilities, confidences and rewards: above 1, weights are more "
+        "similar.")
+    keep_confident: float | None = flag(
+        None, section="Method", metavar="SHARE", gt=0, le=1, advanced=True,
+        help="Share of the samples that count, the most confident ones by --weights.")
+
+    @property
+    def sample_weighting(self) -> Weighting:
+        """The weighting of drawn samples."""
+        weighting = self._weighting()
+        if weighting.column is None:
+            self._check_temperature()
+        return weighting
+
+    def reweighted(self, strategy: Strategy) -> Strategy:
+        """The strategy, with references that are weighted by rewards where `weights` says so."""
+        if self._metric is None:
+            return strategy
+        from minrisk.strategies.quality import RewardWeighted  # few runs need it
+
+        return RewardWeighted(strategy, self._metric, self.weights_temperature or 1.0)
+
+    @lazy
+    def _metric(self) -> AnyMetric | None:
+        return named_metric(self._reward) if self._reward else None
+
+    @property
+    def _reward(self) -> str:
+        """The name of the metric that gives rewards; "" if there are none."""
+        return self.weights.partition(REWARD)[2] if self.weights.startswith(REWARD) else ""
+
+    def _weighting(self) -> Weighting:
+        by = type(self).weights if self.weights.startswith(REWARD) else self.weights
+        temperature = None if self._reward else self.weights_temperature
+        return Weighting(by, temperature or 1.0, self.keep_confident or 1.0)
+
+    def _check_temperature(self) -> None:
+        if self.weights_temperature is not None and not self._reward:
+            raise InputError(Wording("weights_temperature={temperature} does nothing with "
+                                     "weights={weights!r}; choose 'logprobs', 'length-normalised' "
+                                     "or a confidence, such as 'mean-logprob'",
+                                     temperature=self.weights_temperature, weights=self.weights))
+
+
+@dataclass(frozen=True)
+class WeightOptions(SampleWeightOptions):
+    """How the references of a corpus are weighted."""
+
+    takes_rewards: ClassVar[bool] = False  # because it also compares weights with others
+
+    weights: str = flag("auto", section="Method", metavar="NAME",
+                        help="Weights of references: the fields `weights` and `counts` (auto), "
+                        + _WEIGHTS)
 
     def weighting(self, corpus: Corpus, oracle: str | None = None) -> Weighting:
         """The weighting of references, checked against what the corpus has."""
-        temperature = self.weights_temperature
-        weighting = Weighting(self.weights) if temperature is None else Weighting(self.weights,
-                                                                                  temperature)
+        weighting = self._weighting()
         has_logprobs = corpus.text is not None and corpus.text.reference_lprobs is not None
-        has_use = weighting.by_logprobs or (self.weights == "auto" and has_logprobs)
-        if temperature is not None and not has_use:
-            raise InputError(Wording("weights_temperature={temperature} does nothing with "
-                                     "weights={weights!r}; choose 'logprobs' or "
-                                     "'length-normalised'", temperature=temperature,
-                                     weights=self.weights))
+        if self._reward and not self.takes_rewards:
+            raise InputError(Wording("weights={weights!r} is for decode, export, translate, answer "
+                                     "and serve", weights=self.weights))
+        if weighting.column is None and not (self.weights == "auto" and has_logprobs):
+            self._check_temperature()
         if oracle and corpus.text:
             raise InputError(Wording("oracle= names a field of JSON lines; for plain text, give "
                                      "the human references as references= with num_references=1"))
-        if oracle and weighting.by_logprobs:
+        if oracle and (weighting.column or self._reward):
             raise InputError(Wording("weights={weights!r} weighs samples; with oracle= there are "
                                      "none to weigh: leave one of them out", weights=self.weights))
-        if corpus.text and weighting.by_logprobs and not has_logprobs:
-            raise InputError(Wording("weights={weights!r} needs reference_lprobs= of plain text",
-                                     weights=self.weights))
+        if corpus.text and weighting.column and not (
+                has_logprobs and weighting.column == "logprobs"):
+            raise InputError(Wording("weights={weights!r} needs reference_lprobs= of plain text"
+                                     if weighting.column == "logprobs" else
+                                     "weights={weights!r} needs JSON lines, with {column}",
+                                     weights=self.weights, column=weighting.column))
         return weighting
 
     def decoding(self, corpus: Corpus, strategy: Strategy,
@@ -82,6 +139,8 @@ class WeightOptions(Options):
 class SegmentOptions(WeightOptions):
     """Which references segments have, and how they are weighted."""
 
+    takes_rewards: ClassVar[bool] = True
+
     oracle: str | None = flag(
         None, section="Method", metavar="FIELD", advanced=True,
         help="Field with human references to score against instead of samples: by the same metric, "
@@ -89,7 +148,8 @@ class SegmentOptions(WeightOptions):
 
     def decoding(self, corpus: Corpus, strategy: Strategy,
                  reader: type[SampleReader] = SampleReader) -> Decoding:
-        return Decoding(corpus, strategy, self.weighting(corpus, self.oracle), self.oracle, reader)
+        return Decoding(corpus, self.reweighted(strategy), self.weighting(corpus, self.oracle),
+                        self.oracle, reader)
 
 
 @dataclass(frozen=True)
@@ -170,6 +230,9 @@ class MeasureOptions(Options):
     def wrap(self, strategy: Strategy, confidence: bool, seed: int = 0,
              calibration: Calibration | None = None) -> Strategy:
         """The strategy, wrapped to add these measurements; the calibration has been read before."""
+        if isinstance(strategy, WeightingStrategy):  # measurements are of the weighted references
+            inner = self.wrap(strategy.strategy, confidence, seed, calibration)
+            return dataclasses.replace(strategy, strategy=inner)  # type: ignore[type-var]
         measured = strategy  # few runs need what is imported below
         if confidence or calibration is not None:
             from minrisk.strategies.confident import Confident
@@ -293,8 +356,12 @@ def decode_corpus(
         output: file or folder to write, as the command line does. A folder gets a file for each
             input, and can be resumed, as a file can.
         weights: weights of references: "auto" (default) uses the fields `weights` and `counts`;
-            "uniform"; "logprobs" and "length-normalised" are model-based MBR.
-        weights_temperature: divisor of log-probabilities; above 1, weights are more similar.
+            "uniform"; "logprobs" and "length-normalised" are model-based MBR; "mean-logprob",
+            "lowest-logprob", "tail-logprob" and "certainty" weight samples by the confidence of the
+            model; "reward:METRIC" by a reward.
+        weights_temperature: divisor of log-probabilities, confidences and rewards; above 1, weights
+            are more similar.
+        keep_confident: share of the samples that count, the most confident ones by `weights`.
         oracle: field with human references to score against instead of samples.
         confidence: whether to add the margin of each choice, and the probability that very many
             samples would make the same one.

@@ -103,8 +103,9 @@ class SamplerKeywords(TypedDict, total=False):
 class DecodeKeywords(RunKeywords, StrategyKeywords, total=False):
     """Options of `decode_corpus`."""
 
-    weights: Literal["auto", "uniform", "logprobs", "length-normalised"]
+    weights: str
     weights_temperature: float | None
+    keep_confident: float | None
     oracle: str | None
     uncertainty: bool
     abstain: float | None
@@ -126,8 +127,9 @@ class DecodeOutputKeywords(DecodeKeywords, total=False):
 class ExportKeywords(RunKeywords, StrategyKeywords, total=False):
     """Options of `export`."""
 
-    weights: Literal["auto", "uniform", "logprobs", "length-normalised"]
+    weights: str
     weights_temperature: float | None
+    keep_confident: float | None
     oracle: str | None
     pairs: Literal["best-worst", "best-middle-worst", "consecutive"] | None
     stride: int | None
@@ -146,8 +148,9 @@ class ExportOutputKeywords(ExportKeywords, total=False):
 class InspectKeywords(RunKeywords, StrategyKeywords, total=False):
     """Options of `inspect`."""
 
-    weights: Literal["auto", "uniform", "logprobs", "length-normalised"]
+    weights: str
     weights_temperature: float | None
+    keep_confident: float | None
     show: int
     title: str | None
     reference_field: str
@@ -158,8 +161,9 @@ class InspectKeywords(RunKeywords, StrategyKeywords, total=False):
 class ValidateKeywords(RunKeywords, total=False):
     """Options of `validate`."""
 
-    weights: Literal["auto", "uniform", "logprobs", "length-normalised"]
+    weights: str
     weights_temperature: float | None
+    keep_confident: float | None
     top: int
     tolerance: float | None
     seed: int
@@ -186,6 +190,9 @@ class SampleOutputKeywords(SampleKeywords, total=False):
 class TranslateKeywords(SampleKeywords, StrategyKeywords, total=False):
     """Options of `translate` and `answer`."""
 
+    weights: str
+    weights_temperature: float | None
+    keep_confident: float | None
     matrix: FilePath | None
     uncertainty: bool
     abstain: float | None
@@ -195,5 +202,4 @@ class TranslateKeywords(SampleKeywords, StrategyKeywords, total=False):
     nbest: int | None
     utilities: bool
     confidence: bool
-    weights: Literal["uniform", "logprobs", "length-normalised"]
     sampling_workers: int | None

@@ -9,8 +9,9 @@ from typing import Any, cast
 from minrisk._core.errors import InputError
 from minrisk._core.sampler import Sample, columns, distinct, usage_of
 from minrisk._core.segment import Confidence, Proposal, Ranking, Segment, Uncertainty, shortened
-from minrisk.io.records import AUTO, Record, segment_of
+from minrisk.io.records import Record, segment_of
 from minrisk.io.segments import columns_of, source_of
+from minrisk.io.weighting import AUTO
 from minrisk.io.writers import choice_fields, numbers_drawn, proposal_fields
 
 

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, overload
 
 from minrisk._core.adapters import named_metric
 from minrisk._core.decoding import MetricLike, SamplerLike, StrategyLike
+from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import flag
 from minrisk._core.sampler import Message, Sampler
@@ -17,7 +18,6 @@ from minrisk._core.signature import settings as settings_of
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk.io.formats import ChoiceFormat
-from minrisk.io.records import Weighting
 from minrisk.io.text import FilePath
 from minrisk.io.writers import ChoiceWriter
 from minrisk.run.driver import Job
@@ -25,7 +25,7 @@ from minrisk.run.options import RunOptions
 from minrisk.run.stages import Stage, collect, samples_to_segments
 from minrisk.tasks.calls import Call
 from minrisk.tasks.corpus import Prompts
-from minrisk.tasks.decode import FORMAT_HELP, ChoiceOutput
+from minrisk.tasks.decode import FORMAT_HELP, ChoiceOutput, SampleWeightOptions
 from minrisk.tasks.results import DecodedSegment, RunSummary
 from minrisk.tasks.sample import Sampling, called_sampling
 
@@ -41,16 +41,13 @@ def voting_metric(sampler: Sampler) -> AnyMetric | None:
 
 
 @dataclass(frozen=True)
-class TranslationOutput(ChoiceOutput):
+class TranslationOutput(ChoiceOutput, SampleWeightOptions):
     """How `translate` chooses among samples, and what its output says about each source."""
 
     must_instruct: ClassVar[bool] = True  # a causal model must be told to translate
     prefer_finished: ClassVar[bool] = False
 
     format: ChoiceFormat = flag("text", section="Output", metavar="FORMAT", help=FORMAT_HELP)
-    weights: Literal["uniform", "logprobs", "length-normalised"] = flag(
-        "uniform", section="Method",
-        help="Weights of samples as references: equal, their probabilities, or these per token.")
     sampling_workers: int | None = flag(
         None, metavar="W", ge=1, advanced=True,
         help="Number of workers that sample, on the GPUs; --workers is the number that decode.")
@@ -58,27 +55,37 @@ class TranslationOutput(ChoiceOutput):
     def job(self, sampling: Sampling, strategy: Strategy, config: RunOptions,
             last: Stage | None = None) -> Job:
         """The job of `translate`; `last` replaces the stage that writes."""
+        weighting, chosen = self.sample_weighting, self.reweighted(strategy)
+        self._check_vote(sampling.sampler)
         seed, writer = sampling.options.seed, self.writer(config.output, strategy)
         # batch_size applies to sampling only
-        choose = self.choose(strategy, replace(config, batch_size=None), seed)
+        choose = self.choose(chosen, replace(config, batch_size=None), seed)
         # the first pool samples, on GPUs if there are any; the second decodes the samples
         pools = [replace(config, workers=self.sampling_workers).pool(
                      *sampling.stages(config, self.must_instruct)),
                  replace(config, gpus_per_worker=None).pool(
-                     samples_to_segments(Weighting(self.weights), self.prefer_finished,
+                     samples_to_segments(weighting, self.prefer_finished,
                                          strategy.metric.is_vote),
                      choose, last or config.write(writer))]
         return sampling.job(
             pools,
-            settings=settings_of(strategy) | self.settings(seed, writer) | {
-                "weights": self.weights},
+            settings=settings_of(chosen) | self.settings(seed, writer) | {
+                "weights": weighting},
             signatures=[self.signature(strategy)],
             format=writer.format,
             columns=writer.columns,
             matrix=self.matrix)
 
     def signature(self, strategy: Strategy) -> str:
-        return signature(strategy, weights=self.weights)
+        return signature(self.reweighted(strategy), weights=self.sample_weighting)
+
+    def _check_vote(self, sampler: Sampler) -> None:
+        """Raise InputError if sampling would stop by a vote that counts otherwise."""
+        if sampler.vote is not None and self.weights != "uniform":
+            raise InputError(Wording("vote= stops sampling once a plain majority is decided, which "
+                                     "says nothing about weights={weights!r}; instead of vote=, "
+                                     "give metric='exact-match' with its pattern=",
+                                     weights=self.weights))
 
 
 @dataclass(frozen=True)
@@ -132,13 +139,14 @@ def translate(
         strategy: a strategy, its name or class; default: standard MBR.
         seed: seed of everything that is drawn at random.
         output: file or folder to write, as the command line does.
-        options: `weights` of samples as references ("uniform", "logprobs" or
-            "length-normalised"); `confidence`, `uncertainty`, `abstain`, `calibration` and
-            `max_error`, as in `decode_corpus`; `format` of the output ("text" unless given),
-            `nbest`, `utilities` and `matrix`; `on_blank`, `input_format`, `reference_samples` and
-            `reference_options`, as in `sample`; `sampling_workers`, the number of workers that
-            sample (on GPUs), while `workers` is the number that decode; options of a sampler and a
-            strategy that are given by name; and those of the run, as in `decode_corpus`.
+        options: `weights` of samples as references ("uniform" unless given),
+            `weights_temperature` and `keep_confident`, as in `decode_corpus`; `confidence`,
+            `uncertainty`, `abstain`, `calibration` and `max_error`, as in `decode_corpus`; `format`
+            of the output ("text" unless given), `nbest`, `utilities` and `matrix`; `on_blank`,
+            `input_format`, `reference_samples` and `reference_options`, as in `sample`;
+            `sampling_workers`, the number of workers that sample (on GPUs), while `workers` is the
+            number that decode; options of a sampler and a strategy that are given by name; and
+            those of the run, as in `decode_corpus`.
 
     Returns:
         An iterator of results in input order, each with its `ranking` and `samples`, or its `error`

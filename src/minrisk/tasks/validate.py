@@ -26,9 +26,9 @@ from minrisk.evaluation.study import LeftOut, Study, TrialResults
 from minrisk.evaluation.validation import Validation, summarise
 from minrisk.io.files import Input
 from minrisk.io.inputs import PARQUET
-from minrisk.io.records import Weighting
 from minrisk.io.segments import SampleReader
 from minrisk.io.text import FilePath
+from minrisk.io.weighting import Weighting
 from minrisk.run.driver import Job
 from minrisk.run.options import RunOptions
 from minrisk.run.stages import collect
