@@ -46,10 +46,10 @@ def _knights_gold(item: Fields) -> str:
 
 
 GYM = {
-    "chain_sum": Gym({"min_terms": 3, "max_terms": 5, "min_digits": 1, "max_digits": 2}),
-    "gcd": Gym({"max_value": 60}),
+    "chain_sum": Gym({"min_terms": 3, "max_terms": 6, "min_digits": 2, "max_digits": 3}),
+    "gcd": Gym({"max_value": 400}),
     "gsm_symbolic": Gym(),
-    "coin_flip": Gym({"max_trials": 4}),
+    "coin_flip": Gym({"max_trials": 6}),
     "knights_knaves": Gym({"n_people": 2}, _knights, _knights_gold),
     "zebra_puzzles": Gym({"num_people": 3, "num_characteristics": 2}),
 }
@@ -138,13 +138,13 @@ def _flight(rng: random.Random) -> tuple[str, str, Fields]:
     number, delay, gate = rng.randrange(100, 999), rng.randrange(10, 55), rng.randrange(1, 30)
     hour = rng.randrange(6, 21)
     text = (f"Passengers of flight XK{number} from {start} to {end} via {stop}: departure was "
-            f"planned for {hour}:05 and is now at {hour}:{delay}, at gate B{gate}. The gate has "
-            f"changed from B{gate + 2}. Vouchers are given out for meals, not for drinks.")
-    return text, ('"flight" (code), "route" (a list of cities in order), "departure" (HH:MM, the '
-                  'new one), "gate", "vouchers" (an object with "meals" and "drinks", each true '
+            f"planned for {hour}:05 and is delayed by {delay - 5} minutes, at gate B{gate}. The "
+            f"gate has changed from B{gate + 2}. Vouchers are given out for meals, not for drinks.")
+    return text, ('"flight" (code), "route" (a list of cities in order), "departure" (HH:MM, after '
+                  'the delay), "gate", "vouchers" (an object with "meals" and "drinks", each true '
                   'or false)'), {
         "flight": f"XK{number}", "route": [start, stop, end],
-        "departure": f"{hour}:{delay}", "gate": f"B{gate}",
+        "departure": f"{hour:02}:{delay:02}", "gate": f"B{gate}",
         "vouchers": {"meals": True, "drinks": False}}
 
 

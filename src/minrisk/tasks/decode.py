@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 REWARD = "reward:"
 _WEIGHTS = (
-    "equal (uniform), probabilities of texts (logprobs) or per token (length-normalised), "
-    "confidences (mean-logprob, lowest-logprob, tail-logprob, certainty), rewards (reward:METRIC).")
+    "uniform, probabilities (logprobs, length-normalised), confidences (mean-logprob, "
+    "lowest-logprob, tail-logprob, certainty) or rewards (reward:METRIC).")
 LIMIT_HELP = "Number of segments to read; default: all."
 NBEST_HELP = "Add the K best hypotheses of each segment; as text or CSV, K lines per segment."
 FORMAT_HELP = format_help(ChoiceFormat)
@@ -49,7 +49,7 @@ class SampleWeightOptions(Options):
     """How samples are weighted as references."""
 
     weights: str = flag("uniform", section="Method", metavar="NAME",
-                        help="Weights of samples as references: " + _WEIGHTS)
+                        help="Weights of samples: " + _WEIGHTS)
     weights_temperature: float | None = flag(
         None, section="Method", metavar="T", gt=0, advanced=True,
         help="Divisor of log-probabilities, confidences and rewards: above 1, weights are more "
@@ -103,8 +103,7 @@ class WeightOptions(SampleWeightOptions):
     takes_rewards: ClassVar[bool] = False  # because it also compares weights with others
 
     weights: str = flag("auto", section="Method", metavar="NAME",
-                        help="Weights of references: the fields `weights` and `counts` (auto), "
-                        + _WEIGHTS)
+                        help="Weights of references: fields of the input (auto), " + _WEIGHTS)
 
     def weighting(self, corpus: Corpus, oracle: str | None = None) -> Weighting:
         """The weighting of references, checked against what the corpus has."""
