@@ -37,6 +37,8 @@ class Tally:
 class ScoreMatrix:
     """A cache of all scores of a segment, which `Pool.keep_scores` fills."""
 
+    is_read_again = False  # whether few scores are cached as they are summed up
+
     def __init__(self) -> None:
         self._matrix: Floats | None = None  # (H, R), H and R counting distinct texts
         # (texts,) the place of each row of `Pool.texts` in the matrix, as hypothesis and reference
@@ -249,7 +251,8 @@ class Pool(Generic[F]):
                             lambda column: self._reference(rows[column]))
 
     @property
-    def _is_small(self) -> bool:
+    def _are_few(self) -> bool:
+        """Whether scoring all pairs takes no longer than their sums."""
         return (self._hyps.labels.size * self._refs.labels.size <= _FEW_SCORES
                 and not (self.metric.loads_model or self.metric.compares_hypotheses))
 
@@ -379,7 +382,7 @@ class Pool(Generic[F]):
         per_row = sums(self.ref_rows, mass, len(self.texts))
         used = np.flatnonzero(per_row)
         self._count(used.size)
-        if self._is_small:  # scores take no longer than their sums, and may be read again
+        if self.matrix.is_read_again and self._are_few:
             self._fill_matrix()
         matrix = self.matrix.at(self._hyps.labels, used)
         if matrix is not None:
