@@ -12,7 +12,7 @@ export PIP_CONSTRAINT := $(LOCK)
 export PIP_BUILD_CONSTRAINT := $(LOCK)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-core test-slow test-cpus test-newest test-oldest test-integrations \
+.PHONY: demo test test-core test-slow test-cpus test-newest test-oldest test-integrations integrations \
         test-all dev names lock resolve \
         fuzz fuzz-native fuzz-python sanitize lint types bench bench-quick bench-all docs docs-links dist \
         wheels clean
@@ -51,10 +51,16 @@ test-oldest:
 	$(MAKE) VENV=.venv-oldest-core LOCK=requirements/oldest-core.txt test-core
 	$(MAKE) VENV=.venv-oldest LOCK=requirements/oldest.txt test
 
-# the integrations with the newest frameworks, which need older packages than the lock has
+# the integrations with the newest frameworks, which need older packages than the lock has, and DSPy
+# older ones than the others
 test-integrations:
-	$(MAKE) VENV=.venv-integrations LOCK= .venv-integrations/.integrations
-	.venv-integrations/$(notdir $(BIN))/python -m pytest tests/integrations
+	$(MAKE) VENV=.venv-integrations LOCK= integrations \
+	    NEEDS='minrisk[inspect-ai,langchain,lm-eval,serve] langchain-openai openai'
+	$(MAKE) VENV=.venv-dspy LOCK= integrations NEEDS='minrisk[dspy,serve]'
+
+integrations: $(VENV)/.installed requirements/core.txt
+	$(PIP) $(NEEDS) -r requirements/core.txt
+	$(BIN)/python -m pytest tests/integrations
 
 # to work on minrisk: a changed Python file is live, a changed header is compiled at the next import
 dev:
@@ -146,11 +152,6 @@ $(VENV)/.core: $(VENV)/.installed requirements/core.txt
 
 $(VENV)/.test: $(VENV)/.installed requirements/core.txt requirements/test.txt requirements/torch.txt
 	$(PIP) minrisk[all] -r requirements/test.txt $(TORCH)
-	touch $@
-
-$(VENV)/.integrations: $(VENV)/.installed requirements/core.txt
-	$(PIP) minrisk[dspy,inspect-ai,langchain,lm-eval,serve] langchain-openai openai \
-	    -r requirements/core.txt
 	touch $@
 
 $(VENV)/.dev: pyproject.toml CMakeLists.txt requirements/build.txt requirements/core.txt \
