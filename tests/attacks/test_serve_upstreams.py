@@ -164,8 +164,8 @@ def test_a_key_in_parts_of_a_content_is_masked(upstream, tmp_path, stream):
 
 def test_only_what_may_begin_the_key_waits_in_a_stream():
     mask = StreamMask(Mask(KEY))
-    found = [mask.masked({"choices": [{"index": 0, "delta": {"content": piece}}]})
-             for piece in ("as", "k ", "sk-", "sec", "ond", KEY[:-1], KEY[-1] + "s")]
+    found = [chunk for piece in ("as", "k ", "sk-", "sec", "ond", KEY[:-1], KEY[-1] + "s")
+             for chunk in mask.masked({"choices": [{"index": 0, "delta": {"content": piece}}]})]
     assert [one["choices"][0]["delta"]["content"] for one in found] == [
         "a", "sk ", "", "", "sk-second", "", "***"]
     assert mask.rest["choices"][0]["delta"]["content"] == "s"

@@ -81,6 +81,25 @@ def test_an_agent_calls_a_tool_and_answers(stream):
 
 
 @pytest.mark.parametrize("stream", [False, True])
+def test_an_agent_before_an_upstream_with_responses(stream):
+    call = [{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"},
+            {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "temperature",
+             "arguments": '{"city": "Paris"}', "status": "completed"}]
+
+    with mock_upstream("5 degrees", "6 degrees", "5 degrees", "5 degrees") as upstream:
+        plain, upstream.has_responses = upstream.response, True
+        upstream.response = lambda body: plain(body) | (
+            {} if body["input"][-1].get("type") == "function_call_output" else {"output": call})
+        with serving(upstream.url) as server:
+            found, _, types = run(server, "How warm is it?", stream, tools=[temperature])
+    assert found == "5 degrees"
+    assert not stream or types.count("response.completed") == 2
+    kinds = [item.get("type", item.get("role")) for item in upstream.bodies[-1]["input"]]
+    assert kinds == ["user", "reasoning", "function_call", "function_call_output"]
+    assert upstream.bodies[-1]["input"][1]["encrypted_content"] == "x"
+
+
+@pytest.mark.parametrize("stream", [False, True])
 def test_an_agent_gives_objects(stream):
     texts = ['{"city": "Paris", "degrees": 5}', '{"city": "Paris", "degrees": 6}',
              '{"degrees": 5, "city": "Paris"}']

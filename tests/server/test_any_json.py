@@ -10,16 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mbr_server import settings
+from minrisk.io.records import Weighting
 from minrisk.openai.completions import CompletionResponse
 from minrisk.openai.encoding import Encoder, encoded
 from minrisk.openai.responses import check_response, read_choices, read_usage
+from minrisk.openai.responses_api import as_completion, check_response_object
 from minrisk.server.app import Server
 from minrisk.server.executor import RankingExecutor
 from minrisk.server.monitoring import Trace
 from minrisk.server.requests import read_json, read_ranking_request, read_request
 from minrisk.server.responses import ApiError
 from minrisk.server.responses_format import ResponsesFormat
-from minrisk.server.responses_requests import read_translated
+from minrisk.server.responses_requests import read_responses_request
 from minrisk.server.sampling import SampleLimit, new_collector
 
 EXECUTOR = RankingExecutor(1)
@@ -72,6 +74,17 @@ ANSWERS = st.fixed_dictionaries({"choices": st.lists(CHOICES, min_size=1, max_si
     "usage": fields("prompt_tokens", "completion_tokens", "completion_tokens_details",
                     prompt_tokens=st.integers(0, 9), completion_tokens=st.integers(0, 9)),
     "id": ANY, "model": ANY, "object": ANY, "created": ANY, "error": ANY})
+PARTS = st.lists(fields(
+    "type", "text", "refusal", "logprobs", "annotations", text=st.text(),
+    type=st.sampled_from(["output_text", "refusal", "summary_text"])), max_size=2)
+ITEMS = fields("type", "id", "role", "status", "content", "summary", "name", "arguments", "call_id",
+               content=PARTS, summary=PARTS, arguments=st.text(), type=st.sampled_from([
+                   "message", "reasoning", "function_call", "custom_tool_call", "mcp_call"]))
+OBJECTS = st.fixed_dictionaries({"output": st.lists(ITEMS, max_size=3)}, optional={
+    "status": st.sampled_from(["completed", "incomplete"]), "incomplete_details": ANY,
+    "usage": fields("input_tokens", "output_tokens", "input_tokens_details",
+                    input_tokens=st.integers(0, 9), output_tokens=st.integers(0, 9)),
+    "id": ANY, "model": ANY, "error": ANY})
 
 
 @given(BODIES, st.sampled_from(["chat", "completions"]))
@@ -87,11 +100,21 @@ def test_any_body_is_a_call_or_an_error(body, api):
 @given(RESPONSES)
 def test_any_body_is_a_chat_or_an_error(body):
     with suppress(ApiError):
-        found = read_translated(json.dumps(body).encode())
-        request = found.client_request(settings())
+        found = read_responses_request(json.dumps(body).encode())
+        request = found.translated(settings())
         json.dumps(request.upstream_request().fields(0, request.samples))
         assert isinstance(request.source, str | None)
         assert all("content" in one or "tool_calls" in one for one in request.given["messages"])
+
+
+@given(RESPONSES)
+def test_any_body_is_forwarded_or_an_error(body):
+    with suppress(ApiError):
+        found = read_responses_request(json.dumps(body).encode())
+        request = found.forwarded(settings(weighting=Weighting("logprobs")))
+        json.dumps(request.upstream_request().fields(0, 1))
+        json.dumps(request.pass_through_body())
+        assert isinstance(request.source, str | None)
 
 
 @given(fields("candidates", "references", "source", "weights", "counts", "model", "metric",
@@ -103,19 +126,31 @@ def test_any_body_is_a_ranking_or_an_error(body):
 
 
 class Given:
-    def __init__(self, answer):
-        self.answer = answer
+    def __init__(self, answers):
+        self.answers = answers
 
     async def sample(self, request, waves, admission, report):
-        choices = read_choices(self.answer)
-        usage = read_usage(self.answer, choices)
-        report(CompletionResponse(choices, usage, self.answer), len(choices))
+        for answer in self.answers:
+            choices = read_choices(answer)
+            usage = read_usage(answer, choices)
+            report(CompletionResponse(choices, usage, answer), len(choices))
 
 
 @given(ANSWERS, st.booleans(), st.sampled_from(["chrf", "exact-match", "json-match"]))
 def test_any_answer_of_an_upstream_becomes_a_completion_and_a_stream(answer, as_json, metric):
     assert check_response(answer) is None
-    chosen = settings(metric, samples=max(2, len(answer["choices"])))
+    check_written([answer], as_json, metric)
+
+
+@given(st.lists(OBJECTS, min_size=1, max_size=3), st.booleans(),
+       st.sampled_from(["exact-match", "json-match"]))
+def test_any_response_of_an_upstream_becomes_one_of_ours(responses, as_json, metric):
+    assert [check_response_object(one) for one in responses] == [None] * len(responses)
+    check_written([as_completion(one) for one in responses], as_json, metric)
+
+
+def check_written(answers, as_json, metric):
+    chosen = settings(metric, samples=max(2, sum(len(one["choices"]) for one in answers)))
     given = {"messages": [{"role": "user", "content": "x"}], "stream_options":
              {"include_usage": True}, "minrisk": {"return_candidates": True}}
     if as_json:
@@ -123,7 +158,7 @@ def test_any_answer_of_an_upstream_becomes_a_completion_and_a_stream(answer, as_
     request = read_request("chat", given, chosen)
 
     async def main():
-        server = Server(Given(answer), chosen, SampleLimit(64, 1))
+        server = Server(Given(answers), chosen, SampleLimit(64, 1))
         server.executor = EXECUTOR  # whose process is started once
         collector = new_collector(request, chosen, EXECUTOR)
         return await server.complete(request, collector, Trace("id", "route"))
@@ -135,7 +170,6 @@ def test_any_answer_of_an_upstream_becomes_a_completion_and_a_stream(answer, as_
     events = [json.loads(encoded(chunk)) for chunk in found.chunks()]
     assert events[-1]["choices"] == []
     response = json.loads(asyncio.run(ResponsesFormat(Encoder(), {}, request).whole(found)))
-    assert response["output"]
     written = asyncio.run(ResponsesFormat(Encoder(), {}, request).last(found, is_relayed=False))
     shown = [json.loads(one.partition(b"data: ")[2]) for one in written]
     assert shown[-1]["type"] == f"response.{response['status']}"

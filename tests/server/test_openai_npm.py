@@ -119,6 +119,27 @@ def test_the_javascript_client_does_not_try_again_what_we_have_tried():
     assert len(upstream.bodies) == 1
 
 
+def test_the_javascript_client_gets_responses_of_an_upstream_that_keeps_them():
+    script = """
+const OpenAI = require('openai');
+const client = new OpenAI({baseURL: process.argv[1], apiKey: 'a-client-key', maxRetries: 0});
+async function main() {
+  const first = await client.responses.create({model: 'm', input: 'What?'});
+  const next = {model: 'm', input: 'And?', previous_response_id: first.id};
+  const stream = client.responses.stream(next);
+  const last = await stream.finalResponse();
+  return [first.output_text, last.output_text, last.previous_response_id === first.id];
+}
+main().then((found) => console.log(JSON.stringify(found)));
+"""
+    with mock_upstream("the cat sat") as upstream, serving(
+            upstream.url, settings(keys=Keys(["a-client-key"]))) as server:
+        upstream.has_responses = True
+        done = node("-e", script, f"{server.url}/v1")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == ["the cat sat", "the cat sat", True]
+
+
 def test_the_javascript_client_gets_responses_events_and_calls():
     async def answer(upstream, body):
         """A call where there is a tool that has not been called, else a text."""

@@ -31,6 +31,9 @@ class MockUpstream:
         self.stream: Stream | None = None  # writes events to those who want a stream
         self.most = 10**6  # choices in an answer, whatever was asked for
         self.usage = True
+        self.has_responses = False  # whether it has /v1/responses
+        self.refuse: Answer = failing(400, "Missing required parameter: 'input'.")
+        self.responses: dict[str, Any] = {}  # those that it keeps, by their id
         self.gives_logprobs = True
         self.finish_reasons: Iterator[str] = cycle(["stop"])
         self.bodies: list[dict[str, Any]] = []
@@ -92,6 +95,35 @@ class MockUpstream:
         finally:
             self.open -= 1
 
+    def response(self, body: dict[str, Any]) -> dict[str, Any]:
+        """An answer to /v1/responses: reasoning, and a text or the items of a list."""
+        name, text = next(self._ids), next(self._texts)
+        logprobs = [{"token": "x", "bytes": [120], "logprob": -1.0, "top_logprobs": []}
+                    ] if "message.output_text.logprobs" in body.get("include", ()) else []
+        items = text if isinstance(text, list) else [
+            {"type": "reasoning", "id": f"rs_{name}", "summary": [],
+             "encrypted_content": f"e{name}"},
+            {"type": "message", "id": f"msg_{name}", "role": "assistant", "status": "completed",
+             "content": [{"type": "output_text", "text": text, "annotations": [],
+                          "logprobs": logprobs}]}]
+        return {"id": f"resp_up{name}", "object": "response", "created_at": 1, "model": "up",
+                "status": "completed", "output": items, "parallel_tool_calls": True,
+                "tool_choice": "auto", "tools": [], "store": body.get("store", True),
+                "previous_response_id": body.get("previous_response_id"), "usage": {
+                    "input_tokens": 7, "input_tokens_details": {"cached_tokens": 2},
+                    "output_tokens": 3, "output_tokens_details": {"reasoning_tokens": 1},
+                    "total_tokens": 10}}
+
+    async def respond(self, request: web.Request) -> web.StreamResponse:
+        if not self.has_responses:
+            raise web.HTTPNotFound
+        body = await request.json()
+        if "input" not in body:
+            return await self.refuse(self, body)
+        if body.get("previous_response_id", "") not in {"", *self.responses}:
+            return await failing(400, "Previous response not found.")(self, body)
+        return await self.handle(request)
+
     async def models(self, _: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": [{"id": "m", "object": "model"}]})
 
@@ -101,6 +133,7 @@ class MockUpstream:
             app = web.Application()
             app.add_routes([web.post("/v1/chat/completions", self.handle),
                             web.post("/v1/completions", self.handle),
+                            web.post("/v1/responses", self.respond),
                             web.get("/v1/models", self.models)])
             runner = web.AppRunner(app, handler_cancellation=True, access_log=None,
                                    shutdown_timeout=0)
@@ -120,7 +153,11 @@ class MockUpstream:
 
 
 async def plain(upstream: MockUpstream, body: dict[str, Any]) -> web.Response:
-    return web.json_response(upstream.completion(body))
+    if "input" not in body:
+        return web.json_response(upstream.completion(body))
+    found = upstream.response(body)
+    upstream.responses[found["id"]] = found
+    return web.json_response(found)
 
 
 async def held(upstream: MockUpstream, body: dict[str, Any]) -> web.Response:

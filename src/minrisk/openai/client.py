@@ -6,6 +6,7 @@ aiohttp is imported only to connect, so that samplers and metrics can be listed 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from asyncio import sleep
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -38,7 +39,13 @@ from minrisk.openai.errors import (
     error_response,
     seconds_to_wait,
 )
-from minrisk.openai.responses import DONE, StreamedResponse, StreamMask, read_events
+from minrisk.openai.responses import (
+    DONE,
+    StreamedResponse,
+    StreamMask,
+    error_of_event,
+    read_events,
+)
 
 if TYPE_CHECKING:
     import aiohttp
@@ -129,6 +136,10 @@ class Client:
         """The response to a GET request, without retries."""
         return await self._once("GET", f"{self._url}/{path}", None, None)
 
+    async def probe(self, path: str) -> Response:
+        """The response to an empty object, without retries; most often an error."""
+        return await self._once("POST", f"{self._url}/{path}", b"{}", None)
+
     async def post(self, path: str, body: Mapping[str, Any], check: Check | None = None,
                    keep_raw: bool = False) -> Response:
         """The response to this body; transient errors are retried."""
@@ -210,9 +221,9 @@ class Client:
             async for data in read_events(self._limited(response)):
                 if data == DONE:
                     break
-                chunk = stream.masked(await self._chunk(data, url))
-                whole.add(chunk)
-                await chunks.send(chunk)
+                for chunk in stream.masked(await self._chunk(data, url)):
+                    whole.add(chunk)
+                    await chunks.send(chunk)
             else:
                 if not whole.is_finished:
                     raise TemporaryError(f"{url}: the stream ended before its response did")
@@ -241,11 +252,13 @@ class Client:
         if event.problem is not None:
             raise self._bad_stream(url, event.problem.text)
         found: dict[str, Any] = event.found
-        if found.get("error") is None:
+        problem = error_of_event(found)
+        if problem is None:
             return found
-        detail = Detail.of(data).changed(self.mask.text)
+        content = data if "error" in found else json.dumps({"error": problem})
+        detail = Detail.of(content).changed(self.mask.text)
         error = ServerError(f"{url}: {self.mask.line(detail.text)}", None, detail)
-        error.response = ErrorResponse(_status_of(found["error"]), self.mask.body(data), {})
+        error.response = ErrorResponse(_status_of(problem), self.mask.body(content), {})
         raise error
 
     def _bad_stream(self, url: str, reason: str) -> ServerError:

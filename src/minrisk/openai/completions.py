@@ -22,7 +22,7 @@ import numpy as np
 from minrisk._core.errors import MinriskError, Wording
 from minrisk._core.token_confidence import WINDOW
 from minrisk.openai.client import Client, Receive, Response
-from minrisk.openai.encoding import Mask
+from minrisk.openai.encoding import Check, Mask
 from minrisk.openai.errors import BadRequestError, Detail
 from minrisk.openai.responses import Choice, check_response, read_choices, read_usage
 
@@ -166,6 +166,7 @@ class Completions:
         self.capabilities = capabilities or Capabilities()
         self._client = client
         self._path = _PATHS[api]
+        self._check: Check = check_response
         self._per_request = per_request
         self._window = window  # tokens
         self._note = note
@@ -238,19 +239,22 @@ class Completions:
 
     async def pass_through(self, body: Mapping[str, Any]) -> CompletionResponse:
         """The response to a request that is forwarded unchanged."""
-        response = await self._client.post(self._path, body, check_response, keep_raw=True)
-        return await _completion(response, _wanted(body), self._client.mask)
+        response = await self._client.post(self._path, body, self._check, keep_raw=True)
+        return await _completion(self._read(response), _wanted(body), self._client.mask)
 
     async def relay(self, body: Mapping[str, Any], receive: Receive) -> CompletionResponse:
         """Like `pass_through`, with each chunk passed to `receive` as it arrives."""
-        return await _completion(
-            await self._client.stream(self._path, body, receive, check_response), _wanted(body),
-            self._client.mask)
+        response = await self._client.stream(self._path, body, receive, self._check)
+        return await _completion(self._read(response), _wanted(body), self._client.mask)
+
+    def _read(self, response: Response) -> Response:
+        """The response in the format of chats and completions."""
+        return response
 
     async def _post(self, sent: Mapping[str, Any], settle: Callable[[], None]) -> Response:
         timer = asyncio.get_running_loop().call_later(ACCEPTED_AFTER, settle)
         try:
-            return await self._client.post(self._path, sent, check_response)
+            return self._read(await self._client.post(self._path, sent, self._check))
         finally:
             timer.cancel()
 

@@ -16,6 +16,8 @@ from minrisk.openai.encoding import Mask
 from minrisk.openai.errors import InvalidResponse
 
 DONE = "[DONE]"  # the last event of a stream
+_PLACE = ("item_id", "output_index", "content_index", "summary_index")  # of an event's text
+LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed")  # their types
 _INCOMPLETE = {"length", "content_filter"}  # finish reasons of incomplete texts
 _USAGE = ("prompt_tokens", "completion_tokens")
 _MAX_COUNT = 2**53
@@ -95,7 +97,8 @@ def _masked(choice: Choice, mask: Mask | None) -> Choice:
     text, message = mask.text(choice.text), choice.raw.get("message")
     if text == choice.text or not isinstance(message, dict):
         return choice
-    return replace(choice, text=text, raw={**choice.raw, "message": {**message, "content": text}})
+    raw = {name: value for name, value in choice.raw.items() if name != "response"}
+    return replace(choice, text=text, raw=raw | {"message": {**message, "content": text}})
 
 
 def _choice(raw: dict[str, Any], window: int) -> Choice:
@@ -258,15 +261,31 @@ class StreamMask:
     def __init__(self, mask: Mask) -> None:
         self._mask = mask
         self._waiting: dict[tuple[Any, ...], str] = {}  # (choice, *path of the text) -> held back
+        self._deltas: dict[tuple[Any, ...], dict[str, Any]] = {}  # events of texts held back
         self._last: dict[str, Any] = {}  # the last chunk
 
-    def masked(self, chunk: dict[str, Any]) -> dict[str, Any]:
+    def masked(self, chunk: dict[str, Any]) -> list[dict[str, Any]]:
+        """The chunk, or the event of `/v1/responses`, after those that were held back for it."""
+        if not self._mask.hides_content:
+            return [chunk]
         choices = chunk.get("choices")
-        if not (self._mask.hides_content and isinstance(choices, list)):
-            return chunk
+        if not isinstance(choices, list):
+            return self._events(chunk)
         self._last = chunk
-        return chunk | {"choices": [self._choice(choice) if isinstance(choice, dict) else choice
-                                    for choice in choices]}
+        return [chunk | {"choices": [self._choice(choice) if isinstance(choice, dict) else choice
+                                     for choice in choices]}]
+
+    def _events(self, event: dict[str, Any]) -> list[dict[str, Any]]:
+        place = tuple(event.get(name) for name in ("type", *_PLACE))
+        if isinstance(delta := event.get("delta"), str):
+            before = self._deltas.pop(place, {}).get("delta", "")
+            shown, waiting = self._mask.divided(before + delta)
+            if waiting:
+                self._deltas[place] = event | {"delta": waiting}
+            return [event | {"delta": shown}]
+        ended = [held for held, one in self._deltas.items()
+                 if event.get("item_id") in (None, one.get("item_id"))]
+        return [*map(self._deltas.pop, ended), event]
 
     @property
     def rest(self) -> dict[str, Any] | None:
@@ -306,6 +325,15 @@ class StreamMask:
         return self._part(item, (*place, None)) if is_text else item
 
 
+def error_of_event(event: Mapping[str, Any]) -> Any:
+    """The error that an event reports; None if it reports none."""
+    if event.get("type") == "error":  # of `/v1/responses`, with its fields beside the type
+        return event.get("error") or {name: event.get(name) for name in ("code", "message")}
+    response = event.get("response") if event.get("type") == "response.failed" else None
+    return (response.get("error") or {"message": "the response has failed"}
+            if isinstance(response, dict) else event.get("error"))
+
+
 class StreamedResponse:
     """Assembles the chunks of a stream to a response.
 
@@ -316,8 +344,11 @@ class StreamedResponse:
     def __init__(self) -> None:
         self._head: dict[str, Any] = {}
         self._choices: dict[Any, dict[str, Any]] = {}
+        self._response: Any = None  # of `/v1/responses`, whose last event has it whole
 
     def add(self, chunk: dict[str, Any]) -> None:
+        if chunk.get("type") in LAST_EVENTS:
+            self._response = chunk.get("response")
         self._head |= {name: value for name, value in chunk.items()
                        if name not in ("choices", "object") and value is not None}
         choices = chunk.get("choices")
@@ -330,12 +361,14 @@ class StreamedResponse:
     @property
     def is_finished(self) -> bool:
         """Whether there are choices and all have a finish reason."""
-        return bool(self._choices) and all(
-            choice.get("finish_reason") for choice in self._choices.values())
+        return self._response is not None or (bool(self._choices) and all(
+            choice.get("finish_reason") for choice in self._choices.values()))
 
     @property
-    def body(self) -> dict[str, Any]:
+    def body(self) -> Any:
         """The body of the equivalent response without streaming."""
+        if self._response is not None:
+            return self._response
         return self._head | {"choices": list(self._choices.values())}
 
 

@@ -56,7 +56,7 @@ from minrisk.server.responses import (
     upstream_error,
 )
 from minrisk.server.responses_format import ResponsesFormat
-from minrisk.server.responses_requests import read_translated
+from minrisk.server.responses_requests import read_responses_request
 from minrisk.server.sampling import (
     Admission,
     SampleCollector,
@@ -281,8 +281,10 @@ class Server:
         return await self._respond_to(request, client_request, CompletionFormat(self._encoder))
 
     async def _responses(self, request: web.Request) -> web.StreamResponse:
-        found = await self._body(request, read_translated)
-        client_request = found.client_request(self._settings)
+        found = await self._body(request, read_responses_request)
+        takes_responses = await self._outcome(self._backend.takes_responses())
+        client_request = (found.forwarded(self._settings) if takes_responses
+                          else found.translated(self._settings))
         return await self._respond_to(request, client_request,
                                       ResponsesFormat(self._encoder, found.given, client_request))
 

@@ -26,6 +26,7 @@ from minrisk.openai.completions import (
 )
 from minrisk.openai.errors import BadRequestError, ErrorResponse, error_response
 from minrisk.openai.responses import Choice, read_choices
+from minrisk.openai.responses_api import PATH, ResponsesEndpoint, has_route
 from minrisk.server.executor import BatchThread
 from minrisk.server.requests import ClientRequest
 from minrisk.server.sampling import Admission
@@ -74,6 +75,9 @@ class Backend(Protocol):
     def knows(self, model: str) -> bool:
         """Whether the backend is known to have a model of this name."""
 
+    async def takes_responses(self) -> bool:
+        """Whether the backend has `/v1/responses` itself."""
+
     async def problem(self) -> str | None:
         """Why the backend cannot answer now; None if it can."""
 
@@ -85,8 +89,9 @@ class UpstreamBackend:
         self._client = client
         self._per_request = per_request
         self._window = window
-        self._completions: OrderedDict[tuple[API, str | None], Completions] = OrderedDict()
+        self._completions: OrderedDict[tuple[str, str | None], Completions] = OrderedDict()
         self._known: set[str] = set()  # names of models that the upstream listed
+        self._has_responses: bool | None = None  # None: not known yet
         self._exit = AsyncExitStack()
         self._last_response = -_READY_FOR
 
@@ -120,6 +125,11 @@ class UpstreamBackend:
     def knows(self, model: str) -> bool:
         return model in self._known
 
+    async def takes_responses(self) -> bool:
+        if self._has_responses is None:
+            self._has_responses = await has_route(self._client)
+        return self._has_responses is True
+
     async def problem(self) -> str | None:
         if time.monotonic() - self._last_response < _READY_FOR:
             return None
@@ -136,11 +146,13 @@ class UpstreamBackend:
         return None
 
     def _of(self, request: ClientRequest) -> Completions:
-        key = (request.api, request.model)
+        is_forwarded = request.forwarded is not None
+        key = (PATH if is_forwarded else request.api, request.model)
         if key not in self._completions:
-            self._completions[key] = Completions(self._client, request.api,
-                                                 per_request=self._per_request,
-                                                 window=self._window)
+            self._completions[key] = (
+                ResponsesEndpoint(self._client, self._window) if is_forwarded else
+                Completions(self._client, request.api, per_request=self._per_request,
+                            window=self._window))
             if len(self._completions) > _MAX_MODELS:
                 self._completions.popitem(last=False)
         self._completions.move_to_end(key)
@@ -221,6 +233,9 @@ class LocalBackend:
 
     def knows(self, model: str) -> bool:
         return model == self._name
+
+    async def takes_responses(self) -> bool:
+        return False
 
     async def problem(self) -> str | None:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from minrisk._core.strategy import Strategy, loads_model
 from minrisk._core.token_confidence import TOKEN_SIGNALS, TOP_LOGPROBS
 from minrisk.openai.completions import API, UpstreamRequest, request_seed, requested_logprobs
 from minrisk.openai.encoding import MAX_DEPTH, levels
+from minrisk.openai.responses_api import LOGPROBS
 from minrisk.server.choosing import RankingMethod
 from minrisk.server.responses import ApiError
 from minrisk.server.settings import Settings
@@ -47,6 +49,8 @@ class ClientRequest:
     return_candidates: bool = False
     defaults: dict[str, Any] = field(default_factory=dict)  # fields that minrisk adds
     replaceable: frozenset[str] = frozenset()  # fields that the upstream may reject
+    # the body as received, if an upstream with /v1/responses gets it; `given` is its chat, then
+    forwarded: Mapping[str, Any] | None = None
 
     @property
     def passes_through(self) -> bool:
@@ -79,6 +83,8 @@ class ClientRequest:
 
     def upstream_request(self) -> UpstreamRequest:
         """The request for samples that is sent to the upstream."""
+        if self.forwarded is not None:
+            return self._forwarded_request(self.forwarded)
         body = {name: value for name, value in self.given.items()
                 if name not in _REPLACED and value is not None}
         if "logprobs" in self.defaults and not body.get("logprobs"):
@@ -90,8 +96,29 @@ class ClientRequest:
     def pass_through_body(self, stream: bool = False) -> dict[str, Any]:
         """The body of a request that is passed through, streamed or not."""
         dropped = {"minrisk"} if stream else {"minrisk", "stream", "stream_options"}
-        return {name: value for name, value in self.given.items()
+        body = self.given if self.forwarded is None else {**self.forwarded, **self._temperature()}
+        return {name: value for name, value in body.items()
                 if name not in dropped} | self._model_field()
+
+    def _forwarded_request(self, given: Mapping[str, Any]) -> UpstreamRequest:
+        """The request for samples in the protocol of `/v1/responses`."""
+        body = {name: value for name, value in given.items()
+                if name not in _REPLACED and value is not None}
+        defaults: dict[str, Any] = {"temperature": self.defaults["temperature"]}
+        include = body.get("include", [])
+        if "logprobs" in self.defaults and isinstance(include, list) and LOGPROBS not in include:
+            defaults["include"] = [*include, LOGPROBS]
+            body.pop("include", None)
+            if "top_logprobs" in self.defaults:
+                defaults["top_logprobs"] = self.defaults["top_logprobs"]
+        return UpstreamRequest({**defaults, **body, **self._temperature(), **self._model_field()},
+                               partial(request_seed, self.seed),
+                               frozenset({"seed"} | defaults.keys() - body.keys()))
+
+    def _temperature(self) -> dict[str, Any]:
+        """The client's temperature, which may have been raised."""
+        value = self.given.get("temperature")
+        return {} if value is None else {"temperature": value}
 
     def _model_field(self) -> dict[str, Any]:
         return {} if self.model is None else {"model": self.model}

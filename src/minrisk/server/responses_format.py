@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from minrisk.openai.encoding import Encoder
+from minrisk.openai.responses import LAST_EVENTS
 from minrisk.server.requests import ClientRequest
 from minrisk.server.responses import ApiError, Completion, CompletionFormat, event
 
@@ -57,6 +58,8 @@ class ResponsesFormat(CompletionFormat):
         return await self._encoder.encode(self._response(answer, None))
 
     async def relayed(self, chunk: Mapping[str, Any]) -> list[bytes]:
+        if str(chunk.get("type")).startswith("response."):  # of an upstream with this protocol
+            return [] if chunk["type"] in LAST_EVENTS else await self._written([dict(chunk)])
         if isinstance(chunk.get("model"), str):
             self._head["model"] = chunk["model"]
         choices = chunk.get("choices")
@@ -66,7 +69,9 @@ class ResponsesFormat(CompletionFormat):
         return await self._written([*self._start(self._head), *events])
 
     async def last(self, answer: Completion, is_relayed: bool) -> list[bytes]:
-        if is_relayed:
+        if is_relayed and "response" in answer.choices[0]:
+            response, events = self._response(answer, None), []
+        elif is_relayed:
             events = list(self._output.end(_status(answer.choices[0])))
             response = self._response(answer, self._output.items)
         else:
@@ -112,7 +117,7 @@ class ResponsesFormat(CompletionFormat):
                 {"index": place, "status": _status(one), "output": _items(one)}
                 for place, one in enumerate(summary["candidates"])]
         ends = {"usage": _usage(answer.usage), "minrisk": summary}
-        if isinstance(forwarded := choice.get("response"), dict):
+        if (forwarded := _forwarded(choice)) is not None:
             return {**forwarded, **ends}
         status = _status(choice)
         reason = None if status == "completed" else _CUT[choice["finish_reason"]]
@@ -148,14 +153,24 @@ def _usage(usage: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 def _items(choice: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The items of a whole choice."""
-    forwarded = choice.get("response")
-    if isinstance(forwarded, dict):
+    if (forwarded := _forwarded(choice)) is not None:
         items: list[dict[str, Any]] = forwarded["output"]
         return items
     output = _Output()
     for _ in (*output.add(choice), *output.end(_status(choice))):
         pass
     return output.items
+
+
+def _forwarded(choice: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The response of an upstream with this protocol, without log-probabilities that were ours."""
+    found = choice.get("response")
+    if not isinstance(found, dict) or choice.get("logprobs") is not None:
+        return found if isinstance(found, dict) else None
+    return found | {"output": [
+        item | {"content": [part | {"logprobs": []} if isinstance(part, dict)
+                            and part.get("logprobs") else part for part in item["content"]]}
+        if isinstance(item.get("content"), list) else item for item in found["output"]]}
 
 
 class _Output:

@@ -1,8 +1,9 @@
-"""Requests to `/v1/responses`, as requests for chat completions."""
+"""Requests to `/v1/responses`: forwarded to an upstream that has it, else as chat completions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,15 +23,16 @@ _READ = frozenset({"include", "input", "instructions", "max_output_tokens", "rea
                    "tool_choice", "tools", "top_logprobs"})
 # without effect here: nothing is stored, and the upstream's own tools, of which it limits the
 # calls, are refused
-_WITHOUT_EFFECT = frozenset({"background", "max_tool_calls", "store", "stream_options",
+_WITHOUT_EFFECT = frozenset({"max_tool_calls", "store", "stream_options",
                              "truncation"})
 # what chat completions cannot do, and what to do instead
-_STATE = "the server keeps no state; send all items as input"
+_STATE = "the upstream keeps no state; send all items as input"
 _FORWARD = "chat completions have none; leave it out"
 _REFUSED = {"previous_response_id": _STATE, "prompt": _FORWARD, "context_management": _FORWARD,
             "access_programs": _FORWARD, "image": _FORWARD}
-_CONVERSATION = "each of several samples would be added to it; send all items as input"
-_BACKGROUND = "responses are not stored; leave it out and wait for the answer, or stream it"
+# what does not go with several samples
+_SINGLE = {"conversation": "each of several samples would be added to it; send all items as input",
+           "background": "leave it out and wait for the answer, or stream it"}
 _TRUNCATION = f"input is never shortened here; {_FORWARD}"
 _LOGPROBS = "message.output_text.logprobs"
 # parts of other tools' items, which cannot occur, and encrypted reasoning, which chats lack
@@ -54,21 +56,49 @@ class ResponsesRequest:
     """A request to `/v1/responses`, and the request for chat completions that stands for it."""
 
     given: Mapping[str, Any]
-    chat: dict[str, Any]
+    chat: dict[str, Any] | ApiError  # or why chat completions cannot do it
 
-    def client_request(self, settings: Settings) -> ClientRequest:
+    def translated(self, settings: Settings) -> ClientRequest:
+        """For an upstream without `/v1/responses`."""
+        if isinstance(self.chat, ApiError):
+            raise self.chat
         request = read_request("chat", self.chat, settings)
         return replace(request, replaceable=frozenset({"max_tokens"}))
 
+    def forwarded(self, settings: Settings) -> ClientRequest:
+        """For an upstream with `/v1/responses`, which checks what minrisk does not read."""
+        _refuse(self.given, _SINGLE)
+        chat = _outline(self.given) if isinstance(self.chat, ApiError) else self.chat
+        return replace(read_request("chat", chat, settings), forwarded=self.given)
 
-def read_translated(raw: bytes) -> ResponsesRequest:
-    """A request for chat completions; what these cannot do is refused."""
+
+def read_responses_request(raw: bytes) -> ResponsesRequest:
     given = {name: value for name, value in read_json(raw).items() if value is not None}
-    for name in given.keys() - _SAME - _READ - _WITHOUT_EFFECT - _REFUSED.keys() - {"conversation"}:
+    try:
+        return ResponsesRequest(given, _translated(given))
+    except ApiError as error:
+        return ResponsesRequest(given, error)
+
+
+def _outline(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A chat with what minrisk reads of a request that has more than a chat can have."""
+    chat = {name: given[name] for name in ("minrisk", "model", "seed", "stream", "temperature")
+            if name in given}
+    if isinstance(given.get("text"), dict):
+        with suppress(ApiError):
+            chat |= _text_fields(given)
+    found = given.get("input")
+    items = [item for item in found if isinstance(item, dict) and "content" in item] if isinstance(
+        found, list) else [{"role": "user", "content": found or ""}]
+    return chat | {"messages": items or [{"role": "user", "content": ""}]}
+
+
+def _translated(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A request for chat completions; what these cannot do is refused."""
+    for name in given.keys() - _SAME - _READ - _WITHOUT_EFFECT - _REFUSED.keys() - _SINGLE.keys():
         raise _error(name[:60], "unknown field of /v1/responses; leave it out")
     _check_types(given)
-    _refuse(given, _REFUSED | {"conversation": _CONVERSATION})
-    _check_background(given)
+    _refuse(given, _REFUSED | _SINGLE)
     if given.get("truncation", "disabled") != "disabled":
         raise _error("truncation", _TRUNCATION)
     chat = {name: value for name, value in given.items() if name in _SAME and name != "metadata"}
@@ -80,7 +110,7 @@ def read_translated(raw: bytes) -> ResponsesRequest:
         chat["max_tokens"] = limit
     if given.get("stream"):
         chat["stream_options"] = {"include_usage": True}
-    return ResponsesRequest(given, chat)
+    return chat
 
 
 def _error(param: str, reason: str) -> ApiError:
@@ -109,11 +139,6 @@ def _refuse(given: Mapping[str, Any], reasons: Mapping[str, str]) -> None:
     for name, reason in reasons.items():
         if given.get(name):
             raise _error(name, f"not supported: {reason}")
-
-
-def _check_background(given: Mapping[str, Any]) -> None:
-    if given.get("background"):
-        raise _error("background", f"not supported: {_BACKGROUND}")
 
 
 def _text_fields(given: Mapping[str, Any]) -> dict[str, Any]:
