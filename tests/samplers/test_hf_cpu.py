@@ -21,7 +21,7 @@ from tolerance import assert_close
 
 CPU = torch.device("cpu")
 WITHOUT_ONEDNN = onednn.not_supported_reasons(CPU, torch.float32)
-WITHOUT_INT8 = int8_not_supported_reasons(CPU)
+WITHOUT_INT8 = int8_not_supported_reasons(CPU, bits=7)
 NEEDS_ONEDNN = pytest.mark.skipif(bool(WITHOUT_ONEDNN), reason=", ".join(WITHOUT_ONEDNN) or "-")
 NEEDS_INT8 = pytest.mark.skipif(bool(WITHOUT_INT8), reason=", ".join(WITHOUT_INT8) or "-")
 SOURCES = ["the cat sat on a mat", "the dog", "it ran to a red mat"]
@@ -181,6 +181,15 @@ def test_int8_is_near_fp32(kind, tmp_path):
     assert Int8Linear in layers(rounded)
     assert torch.nn.Linear not in layers(rounded)
     assert 0 < np.sqrt(np.mean((ours - theirs) ** 2)) < 0.3
+
+
+@NEEDS_INT8
+def test_weights_of_7_bits_do_not_overflow_16(monkeypatch):
+    monkeypatch.setattr(int8, "_has_vnni", lambda: False)
+    layer = torch.nn.Linear(64, 8, bias=False)
+    torch.nn.init.constant_(layer.weight, -0.5)
+    with torch.inference_mode():
+        assert_close(Int8Linear(layer)(torch.ones(3, 64)), -32 * torch.ones(3, 8), "fp32")
 
 
 @NEEDS_INT8

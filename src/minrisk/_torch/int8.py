@@ -1,4 +1,4 @@
-"""Linear layers with int8 weights and activations, by oneDNN's kernels for CPUs with VNNI.
+"""Linear layers with int8 weights and activations, by oneDNN's kernels for CPUs.
 
 Weights are scaled per output channel and activations per token, so that the results for a text do
 not depend on its batch.
@@ -17,20 +17,30 @@ from minrisk._core.native import native_core
 
 _LARGEST = 127
 _ZERO = 128  # zero point: the kernels take unsigned activations
-_WITHOUT_VNNI = ("SSE41", "AVX", "AVX2", "AVX512_CORE")  # their 16-bit sums of products overflow
+_WITHOUT_AVX2 = ("SSE41", "AVX")
+_WITHOUT_VNNI = (*_WITHOUT_AVX2, "AVX2", "AVX512_CORE")  # their 16-bit sums of products overflow
 _SMALLEST = 1e-12  # prevents division by zero
 
 
-def int8_not_supported_reasons(device: torch.device) -> list[str]:
-    """Reasons why int8 layers cannot run on a device; none if they can."""
+def int8_not_supported_reasons(device: torch.device, bits: int = 8) -> list[str]:
+    """Reasons why layers whose weights have so many bits cannot run on a device; none if they can.
+
+    CPUs without VNNI add pairs of products in 16 bits, which weights of 7 bits do not overflow.
+    """
     reasons = []
     if device.type != "cpu":
         reasons.append(f"the device is {device}, not cpu")
-    if not _has_vnni():
+    if bits == 8 and not _has_vnni():
         reasons.append("torch finds no VNNI instructions on the CPU")
-    elif os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() in _WITHOUT_VNNI:
+    elif bits == 8 and _isa_limit() in _WITHOUT_VNNI:
         reasons.append("ONEDNN_MAX_CPU_ISA leaves its VNNI instructions unused")
+    elif torch.backends.cpu.get_cpu_capability() == "DEFAULT" or _isa_limit() in _WITHOUT_AVX2:
+        reasons.append("its AVX2 instructions are missing or left unused")
     return reasons or _missing_kernels()
+
+
+def _isa_limit() -> str:
+    return os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
 
 
 def _has_vnni() -> bool:
@@ -96,7 +106,9 @@ class Int8Linear(nn.Module):
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
         weight = linear.weight.detach().float()
-        self._scales = weight.abs().amax(1).clamp(min=_SMALLEST) / _LARGEST
+        has_vnni = _has_vnni() and _isa_limit() not in _WITHOUT_VNNI
+        largest = _LARGEST if has_vnni else _LARGEST // 2
+        self._scales = weight.abs().amax(1).clamp(min=_SMALLEST) / largest
         self._zeros = torch.zeros(len(weight), dtype=torch.int32)
         quantized = (weight / self._scales[:, None]).round().to(torch.int8)
         self._weight = _prepack(quantized)

@@ -149,7 +149,7 @@ def _replace_linear_layers(model: Any, dtype: str) -> None:
     module = bart if model.config.is_encoder_decoder else causal
     reasons = module.not_supported_reasons(model)
     if dtype == "int8":
-        reasons += int8_not_supported_reasons(model.device)
+        reasons += int8_not_supported_reasons(model.device, bits=7)
         if reasons:
             raise InputError(f"dtype 'int8' cannot be used: {' and '.join(reasons)}; choose "
                              "another one")
