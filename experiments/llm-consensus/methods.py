@@ -77,7 +77,7 @@ METHODS: dict[str, Method] = {
     **({"compose": Method(lambda kind: {"strategy": "compose", "metric": minrisk.JsonMatch()},
                           ["json"])} if "compose" in STRATEGIES.names() else {}),
     "MBR by chrF": Method(partial(_metric, name="chrf")),
-    "MBR by embedding": Method(partial(_metric, name="embedding")),
+    "MBR by embedding": Method(partial(_metric, name="cached:embedding")),
 }
 
 
@@ -91,7 +91,7 @@ def served_methods(judge: minrisk.Judge, subset: int) -> dict[str, Method]:
         "MBR by judge": Method(partial(_judge, "n-by-s", judge, subset=subset)),
         "universal self-consistency": Method(partial(_judge, "universal-self-consistency", judge)),
         **({"fuse": Method(lambda kind: {
-            "strategy": "fuse", "judge": judge,
+            "strategy": "fuse", "writer": judge,
             "metric": "chrf" if kind == "facts" else vote(kind)})}
            if "fuse" in STRATEGIES.names() else {}),
     }

@@ -232,7 +232,8 @@ def main() -> None:
             found.append({
                 "model": Path(path).name.removesuffix(".xz").removesuffix(".jsonl"), "task": task,
                 "kind": problems[0].kind,
-                "rows": [row for n in options.sizes for row in evaluate(problems, n)],
+                "rows": [row for n in sorted(options.sizes, reverse=True)  # blocks share samples
+                         for row in evaluate(problems, n)],
                 "served": [*served_rows(path, task, problems, lines)]})
     result = {"machine": machine.describe(), "tasks": found}
     output: Path = options.output

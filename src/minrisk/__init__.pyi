@@ -48,7 +48,7 @@ from minrisk.strategies.compose import Compose
 from minrisk.strategies.confident import Confident
 from minrisk.strategies.groups import Aggregate, Centroid, NByS, Standard
 from minrisk.strategies.low_rank import LowRank
-from minrisk.strategies.quality import MBRBoN, QualityThenMBR, Rerank, RewardWeighted, UniversalSelfConsistency
+from minrisk.strategies.quality import Fuse, MBRBoN, QualityThenMBR, Rerank, RewardWeighted, UniversalSelfConsistency
 from minrisk.strategies.race import Adaptive, ControlVariate, Prune
 from minrisk.strategies.sets import Cluster, Diverse, Medoids
 from minrisk.strategies.uncertain import Uncertain
@@ -69,9 +69,9 @@ __all__ = [
     "Centroid", "Cer", "ChrF", "Cider", "Cluster", "CoarseToFine", "Combined", "Comet", "CometKiwi",
     "CometQE", "Command", "Compose", "Confidence", "Confident", "ControlVariate", "Cutoff",
     "DecodedSegment", "Diverse", "Documents", "Edit", "Embedding", "Endpoint", "Ensemble",
-    "ExactMatch", "Groups", "InputError", "JsonMatch", "Judge", "LogProb", "LowRank", "MBRBoN",
-    "MQM", "Medoids", "MetricX", "MetricXQE", "MinriskError", "MissingExtra", "NByS", "Outcomes",
-    "Pool", "Proposal", "Prune", "Python", "QualityThenMBR", "Ranking", "ReferenceFile",
+    "ExactMatch", "Fuse", "Groups", "InputError", "JsonMatch", "Judge", "LogProb", "LowRank",
+    "MBRBoN", "MQM", "Medoids", "MetricX", "MetricXQE", "MinriskError", "MissingExtra", "NByS",
+    "Outcomes", "Pool", "Proposal", "Prune", "Python", "QualityThenMBR", "Ranking", "ReferenceFile",
     "References", "Report", "Rerank", "Reward", "RewardWeighted", "Rouge", "RougeL", "RunSummary",
     "SampledPrompt", "Score", "Segment", "Standard", "Symbolic", "Symmetric", "Ter", "TextFiles",
     "Transformers", "Uncertain", "Uncertainty", "UniversalSelfConsistency", "UnusableError",

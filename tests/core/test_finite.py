@@ -12,6 +12,7 @@ import minrisk
 from commands import run, write
 from minrisk._core.registry import METRICS, STRATEGIES
 from minrisk.strategies.confident import Confident
+from small_metrics import Counting
 
 WRONG = [float("nan"), float("inf"), float("-inf")]
 TEXTS = ["a", "aa", "an infinite one", "aaaa", "aa"]
@@ -19,7 +20,7 @@ BAD = 2  # its place in TEXTS
 OPTIONS = {"n-by-s": {"subset": 2}, "centroid": {"centroids": 2}, "prune": {"start": 1},
            "quality-then-mbr": {"quality": "poisoned"}, "coarse-to-fine": {"coarse": "chrf"},
            "cascade": {"coarse": minrisk.Standard("chrf")},
-           "mbr-bon": {"quality": "poisoned"},
+           "mbr-bon": {"quality": "poisoned"}, "fuse": {"writer": Counting()},
            "cluster": {"similarity": "chrf", "threshold": 0.0}}
 SCORING = [name for name in STRATEGIES.builtin if name != "universal-self-consistency"]
 

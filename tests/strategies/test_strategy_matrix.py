@@ -98,6 +98,9 @@ LINES = {  # strategies that can become another one
     "universal-self-consistency": Line(
         lambda: minrisk.UniversalSelfConsistency(LENGTHS),
         lambda hyps, refs: minrisk.UniversalSelfConsistency(LENGTHS), minrisk.Rerank(Chosen())),
+    "fuse": Line(
+        lambda: minrisk.Fuse(CHRF, LENGTHS), lambda hyps, refs: minrisk.Fuse(CHRF, LENGTHS),
+        _EXACT),
     "diverse": Line(
         lambda: minrisk.Diverse(CHRF), lambda hyps, refs: minrisk.Diverse(CHRF, 1), _EXACT),
     "medoids": Line(

@@ -49,6 +49,7 @@ class Ability(Flag):
     SURROGATE = auto()
     CORPUS_STATISTICS = auto()
     CHOICE = auto()
+    FUSION = auto()
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -69,6 +70,7 @@ _ABILITIES = {
     Ability.SURROGATE: ("has a surrogate to correct", ("surrogate",)),
     Ability.CORPUS_STATISTICS: ("has statistics of a corpus", ("statistics", "corpus")),
     Ability.CHOICE: ("chooses among all hypotheses at once", ("choose",)),
+    Ability.FUSION: ("writes a text from all hypotheses", ("fuse",)),
 }
 
 
@@ -291,6 +293,13 @@ class Metric(Options, ABC, Generic[F]):
         """The row of the best of distinct hypotheses; `counts` has the number of samples of each.
         """
         raise lacks_ability(self, Ability.CHOICE)
+
+    def fuse(self, hyps: F, counts: Ints, source: F | None) -> str | None:
+        """A text made of distinct hypotheses; `counts` has the number of samples of each.
+
+        None if it could not be finished.
+        """
+        raise lacks_ability(self, Ability.FUSION)
 
     def surrogate(self, hyps: F, refs: F, mass: Floats, source: F | None = None) -> Surrogate[F]:
         """A cheap approximation of the scores, to be corrected by a few exact scores."""

@@ -11,7 +11,7 @@ MetricName = Literal[
 StrategyName = Literal[
     "standard", "n-by-s", "aggregate", "aggregate-to-fine", "coarse-to-fine", "cascade", "prune",
     "adaptive", "centroid", "low-rank", "control-variate", "rerank", "quality-then-mbr", "mbr-bon",
-    "universal-self-consistency", "compose", "diverse", "medoids", "cluster",
+    "universal-self-consistency", "fuse", "compose", "diverse", "medoids", "cluster",
 ]
 SamplerName = Literal[
     "hf", "openai", "ct2",

@@ -285,13 +285,20 @@ class Pool(Generic[F]):
         """
         self._count(1)
         inverse, size = self._hyps.inverse, self._hyps.labels.size
-        counts = np.bincount(inverse, self.segment.counts, size).astype(np.intp)
-        chosen = self.metric.choose(self._hyp_texts, counts, self.source)
+        chosen = self.metric.choose(self._hyp_texts, self._hyp_counts, self.source)
         if not 0 <= chosen < size:
             raise InputError(f"metric {self.metric.name!r} chose {chosen} among {size} "
                              "hypotheses; expected the row of one")
         result: Floats = (inverse == chosen).astype(np.float64)
         return result
+
+    def fusion(self) -> str | None:
+        """A text that the metric writes from all hypotheses; None if it could not finish it.
+
+        Counts as one pair for each distinct hypothesis.
+        """
+        self._count(1)
+        return self.metric.fuse(self._hyp_texts, self._hyp_counts, self.source)
 
     def surrogate_mean(self) -> Floats:
         """(H,) the mean of the metric's surrogate over all references.
@@ -325,6 +332,12 @@ class Pool(Generic[F]):
     def _refs(self) -> Distinct:
         """The distinct references, by their rows."""
         return Distinct.from_labels(self.ref_rows, len(self.texts))
+
+    @property
+    def _hyp_counts(self) -> Ints:
+        """The number of samples of each distinct hypothesis."""
+        return np.bincount(self._hyps.inverse, self.segment.counts,
+                           self._hyps.labels.size).astype(np.intp)
 
     @property
     def _hyp_texts(self) -> F:

@@ -347,6 +347,7 @@ STRATEGIES = Registry("strategy", "minrisk.strategies", {
     "mbr-bon": "minrisk.strategies.quality:MBRBoN",
     "universal-self-consistency":
         "minrisk.strategies.quality:UniversalSelfConsistency",
+    "fuse": "minrisk.strategies.quality:Fuse",
     "compose": "minrisk.strategies.compose:Compose",
     "diverse": "minrisk.strategies.sets:Diverse",
     "medoids": "minrisk.strategies.sets:Medoids",

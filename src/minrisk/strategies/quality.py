@@ -4,7 +4,8 @@ Reranking by quality estimation, and MBR among the best by it (Fernandes et al. 
 --rerank_top_k); MBR-BoN, best of n by a reward, regularised by MBR (Jinnai et al. 2025,
 Regularized Best-of-N Sampling with Minimum Bayes Risk Objective for Language Model Alignment);
 universal self-consistency, where a language model names the best of all hypotheses (Chen et al.
-2023, Universal Self-Consistency for Large Language Model Generation); rewards as weights of the
+2023, Universal Self-Consistency for Large Language Model Generation), or writes one from them
+(Khairi et al. 2025, Making, not Taking, the Best of N); rewards as weights of the
 references (Astudillo et al. 2025, Optimal Policy Minimum Bayesian Risk).
 """
 
@@ -26,6 +27,7 @@ from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import (
     SELF_HELP,
     Budget,
+    MeanUtility,
     PoolStrategy,
     Strategy,
     WeightingStrategy,
@@ -219,3 +221,42 @@ class UniversalSelfConsistency(PoolStrategy):
 
     def rank_pool(self, pool: Pool[Any]) -> Ranking:
         return pool.ranking(pool.choice())
+
+
+@dataclass(frozen=True)
+class Fuse(MeanUtility, PoolStrategy):
+    """an answer that a judge writes from all hypotheses, if it is at least as good as the best
+
+    One request shows the judge all distinct hypotheses, and asks for one answer made of them
+    (Fusion-of-N). It is kept if its expected utility, by the metric against all references, is at
+    least that of the best hypothesis; otherwise that is the answer. In a vote, it is kept if it has
+    the answer of the majority.
+
+    Args:
+        metric: the metric that ranks hypotheses and the fused answer, its name or class, or a
+            function.
+        writer: the metric that writes, such as `judge`; or its name or class.
+
+    Raises:
+        InputError: if the writer cannot write; when it is used, if the prompt is too long.
+
+    >>> import minrisk
+    >>> judge = minrisk.Judge("llama-3", endpoint="http://localhost:8000/v1")
+    >>> minrisk.Fuse("chrf", judge).name
+    'fuse'
+    """
+
+    name: ClassVar[str] = "fuse"
+    papers: ClassVar[tuple[str, ...]] = ("Khairi et al. 2025",)
+    cost: ClassVar[str] = "one request, n · m pairs, and m for the answer"
+    approximates_standard: ClassVar[bool] = False
+    proposes: ClassVar[bool] = True
+    metric: AnyMetric = metric_option()
+    writer: AnyMetric = metric_option(needs=Ability.FUSION, help="metric that writes the answer")
+
+    def rank_pool(self, pool: Pool[Any]) -> Ranking:
+        ranking = pool.ranking(pool.utility())
+        [read] = bind(self.writer, [pool.segment])
+        text = read.fusion()
+        reason = f"{self.writer.name} wrote no complete text" if text is None else None
+        return pool.with_proposal(ranking, text, reason)

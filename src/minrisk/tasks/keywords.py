@@ -49,6 +49,7 @@ class StrategyKeywords(TypedDict, total=False):
     ridge: float
     quality: MetricLike
     beta: float
+    writer: MetricLike
     schema: str | None
     numbers: Literal["vote", "median"]
     lists: Literal["elements", "whole"]

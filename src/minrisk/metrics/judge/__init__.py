@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import product
 from typing import Any, ClassVar
@@ -49,9 +49,9 @@ class _Question:
     body: dict[str, Any]
     about: str  # describes what is judged, for messages
     account: tuple[str | None, str]  # source and hypothesis that its usage is attributed to
-    read: Callable[[Choice], float]
+    read: Callable[[Choice], Any]
 
-    def value(self, choice: Choice) -> float:
+    def value(self, choice: Choice) -> Any:
         try:
             return self.read(choice)
         except InputError as error:
@@ -66,11 +66,11 @@ class Judge(ClientOptions, Metric[Objects]):
     Fernandes et al. 2025). If scores have one digit and the server returns log-probabilities, this
     is the expected score under the token probabilities; otherwise it is the number in the answer.
     With the built-in prompts, a server that supports a `grammar` (llama.cpp) writes nothing else.
-    Without references (`rerank`) it judges by the source alone, and with
-    `universal-self-consistency` it sees all hypotheses at once. A pair costs a request, so use
-    strategies that need few pairs: `adaptive`, `prune`, `low-rank`, or `coarse-to-fine` after an
-    embedding. `symmetric:judge` asks in both directions. Answers are cached; `usage` counts
-    requests and tokens.
+    Without references (`rerank`) it judges by the source alone; with
+    `universal-self-consistency` it sees all hypotheses at once, and for `fuse` it writes one from
+    all. A pair costs a request, so use strategies that need few pairs: `adaptive`, `prune`,
+    `low-rank`, or `coarse-to-fine` after an embedding. `symmetric:judge` asks in both directions.
+    Scores and choices are cached; `usage` counts requests and tokens.
 
     Args:
         model: name that the server knows the model by.
@@ -88,6 +88,9 @@ class Judge(ClientOptions, Metric[Objects]):
             needed.
         quality_prompt: template of a prompt without a reference, with {hypothesis}.
         choice_prompt: template of a prompt to choose from all, with {candidates}; also {count}.
+        fusion_prompt: template of a prompt to write one text from all, with {candidates}; also
+            {count}.
+        fusion_tokens: maximum number of tokens of such a text.
         system: system message before every prompt.
         answer: regular expression of the score in an answer: its first group, if it has one
             [default: the first number].
@@ -126,6 +129,9 @@ class Judge(ClientOptions, Metric[Objects]):
         None, help="template of a prompt without a reference, with {hypothesis}")
     choice_prompt: str | None = option(
         None, help="template of a prompt to choose among all, with {candidates}")
+    fusion_prompt: str | None = option(
+        None, help="template of a prompt to write a text from all, with {candidates}")
+    fusion_tokens: int = option(1024, ge=1, help="maximum number of tokens of such a text")
     system: str | None = option(None, help="system message before every prompt")
     answer: str | None = option(None, help="regular expression of the score in an answer (its "
                                 "first group, if any); default: the first number")
@@ -144,6 +150,7 @@ class Judge(ClientOptions, Metric[Objects]):
         check_template(self.prompt, "hypothesis", "reference")
         check_template(self.quality_prompt, "hypothesis", option="quality_prompt")
         check_template(self.choice_prompt, "candidates", option="choice_prompt")
+        check_template(self.fusion_prompt, "candidates", option="fusion_prompt")
         if self.lowest >= self.highest:
             raise InputError(Wording("judge: highest must be above lowest={lowest}; got {highest}",
                                      lowest=self.lowest, highest=self.highest))
@@ -166,7 +173,7 @@ class Judge(ClientOptions, Metric[Objects]):
         strategy.
         """
         given = (self.prompt or templates.PAIR, self.quality_prompt or templates.QUALITY,
-                 self.choice_prompt or templates.CHOICE)
+                 self.choice_prompt or templates.CHOICE, self.fusion_prompt or templates.FUSION)
         return any(has_place(template, SOURCE) for template in given)
 
     @property
@@ -203,6 +210,20 @@ class Judge(ClientOptions, Metric[Objects]):
                                count=int(counts.sum()), grammar=candidate_grammar(len(hyps)))
         return int(self._ask([asked])[0]) - 1
 
+    def fuse(self, hyps: Objects, counts: Ints, source: Objects | None) -> str | None:
+        """A text that the judge writes from all hypotheses in a single request; it is not cached.
+
+        None if it has no text, or was cut at `fusion_tokens`.
+        """
+        template = self.fusion_prompt or templates.FUSION
+        asked = self._question(template, _text(source), hyps[0], _written, count=int(counts.sum()),
+                               candidates=templates.listed(list(hyps), counts.tolist()))
+        body = asked.body | {"max_tokens": self.fusion_tokens}
+        body.pop("grammar", None)
+        [(_, text)] = self._answers({b"": replace(asked, body=body)}, lambda: None)
+        found: str | None = text
+        return found
+
     def take_usage(self, source: str | None, texts: Iterable[str]) -> Counter[str]:
         total: Counter[str] = Counter()
         # wrappers, and prompts without {source}, attribute usage to None
@@ -212,7 +233,7 @@ class Judge(ClientOptions, Metric[Objects]):
         return total
 
     def _question(self, template: str, source: str | None, hyp: str,
-                  read: Callable[[Choice], float], reference: str | None = None,
+                  read: Callable[[Choice], Any], reference: str | None = None,
                   grammar: str | None = None, **values: object) -> _Question:
         if source is None and has_place(template, SOURCE):
             raise InputError("metric 'judge' needs the source for {source} in its prompt; give one "
@@ -258,8 +279,8 @@ class Judge(ClientOptions, Metric[Objects]):
         return [known[key] for key in keys]
 
     def _answers(self, asked: dict[bytes, _Question],
-                 waiting: Callback) -> Generator[tuple[bytes, float]]:
-        """Numbers, as responses arrive; the first failure cancels the other requests."""
+                 waiting: Callback) -> Generator[tuple[bytes, Any]]:
+        """What they say, as responses arrive; the first failure cancels the other requests."""
         if not asked:
             return
         work = stream(self._connect, asked.items(), 2 * self.concurrency, waiting)
@@ -324,6 +345,11 @@ class Judge(ClientOptions, Metric[Objects]):
     @lazy
     def _accounts(self) -> dict[tuple[str | None, str], Counter[str]]:
         return {}
+
+
+def _written(choice: Choice) -> str | None:
+    """The text of a choice that is complete."""
+    return None if choice.is_incomplete or choice.text is None else choice.text.strip() or None
 
 
 def _text(source: Objects | None) -> str | None:
