@@ -69,7 +69,8 @@ def _findings() -> dict[str, Any]:
         "minrisk": __version__,
         "python": platform.python_version(),
         "system": platform.platform(),
-        "packages": _packages(),
+        "packages": {name: _version(name)  # None: not installed
+                     for name in sorted({"numpy", "click", "pyyaml", *_extras()})},
         "extras": _extras(),
         "native_core": _native_core(),
         "cpu": {"machine": platform.machine(), "threads": threads()},
@@ -78,11 +79,6 @@ def _findings() -> dict[str, Any]:
         "caches": {str(path): _size(path) for path in _caches() if path.is_dir()},
         "environment": sorted(name for name in os.environ if _OUR_VARIABLES.match(name)),
     }
-
-
-def _packages() -> dict[str, str | None]:
-    """The versions of required and optional packages; None: not installed."""
-    return {name: _version(name) for name in sorted({"numpy", "click", "pyyaml", *_extras()})}
 
 
 def _extras() -> dict[str, list[str]]:

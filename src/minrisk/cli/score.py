@@ -292,7 +292,7 @@ def echo_table(rows: Sequence[Sequence[str]]) -> None:
 def _latex(columns: Sequence[ScoreColumn], names: Sequence[str], width: int) -> None:
     rows = [["System", *(column.metric for column in columns)],
             *([_name(name, columns), *_cells(columns, name, width)] for name in names)]
-    head, *body = (" & ".join(map(_escape, row)) + r" \\" for row in rows)
+    head, *body = (" & ".join(cell.translate(_LATEX) for cell in row) + r" \\" for row in rows)
     click.echo("\n".join([rf"\begin{{tabular}}{{l{'r' * len(columns)}}}", r"\toprule", head,
                           r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]))
 
@@ -309,10 +309,6 @@ def _name(name: str, columns: Sequence[ScoreColumn]) -> str:
 
 def _resampled(columns: Sequence[ScoreColumn]) -> bool:
     return any(score.mean is not None for score in columns[0].scores.values())
-
-
-def _escape(text: str) -> str:
-    return text.translate(_LATEX)
 
 
 def _echo_json(value: Any) -> None:

@@ -245,7 +245,8 @@ class MatrixWriter:
                 os.mkdir(self._parts)
 
     def add(self, index: int, matrix: Floats) -> None:
-        with as_input_error("write", self.path), open(self._part(index), "wb") as stream:
+        with as_input_error("write", self.path), open(
+                os.path.join(self._parts, f"{index}.npy"), "wb") as stream:
             np.lib.format.write_array(stream, matrix, allow_pickle=False)
 
     def pack(self) -> None:
@@ -264,6 +265,3 @@ class MatrixWriter:
     def clean(self) -> None:
         """Remove the folder; the run can then not be resumed."""
         shutil.rmtree(self._parts, ignore_errors=True)
-
-    def _part(self, index: int) -> str:
-        return os.path.join(self._parts, f"{index}.npy")

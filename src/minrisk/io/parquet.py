@@ -28,7 +28,10 @@ class ParquetInput(Input):
 
     def __iter__(self) -> Iterator[bytes]:
         for row in self._rows():
-            yield self._line(row)
+            with error_location(self.where):
+                fields = {name: _plain(value, name) for name, value in row.items()}
+            text = json.dumps(fields, ensure_ascii=False, default=str)
+            yield text.encode("utf-8", "surrogateescape")
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         pyarrow, parquet = pyarrow_modules()
@@ -38,7 +41,8 @@ class ParquetInput(Input):
                 for batch in file.iter_batches(_ROWS):
                     for row in batch.to_pylist():
                         self.number += 1
-                        self._consume(file.metadata.num_rows)
+                        if self.size is not None:
+                            self.consumed = self.size * self.number // file.metadata.num_rows
                         yield row
         except MinriskError:
             raise
@@ -46,16 +50,6 @@ class ParquetInput(Input):
             # also for values that Python cannot represent: invalid UTF-8, dates out of range
             raise InputError(f"{self.name}: unreadable Parquet: {error}; "
                              "copy or make the file again") from None
-
-    def _line(self, row: dict[str, Any]) -> bytes:
-        with error_location(self.where):
-            fields = {name: _plain(value, name) for name, value in row.items()}
-        text = json.dumps(fields, ensure_ascii=False, default=str)
-        return text.encode("utf-8", "surrogateescape")
-
-    def _consume(self, rows: int) -> None:
-        if self.size is not None:
-            self.consumed = self.size * self.number // rows
 
 
 def _plain(value: Any, column: str) -> Any:

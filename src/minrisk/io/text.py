@@ -68,15 +68,15 @@ class Lines(NamedTuple):
         return location(self.file, self.first, self.last)
 
     def texts(self) -> list[str]:
-        return [self._text(line, number) for number, line in enumerate(self.lines, self.first)]
+        texts = []
+        for number, line in enumerate(self.lines, self.first):
+            with error_location(f"{self.file}:{number}"):
+                texts.append(text_of(line, number))
+        return texts
 
     def numbers(self) -> list[float]:
         return [_number(text, f"{self.file}:{number}")
                 for number, text in enumerate(self.texts(), self.first)]
-
-    def _text(self, line: bytes, number: int) -> str:
-        with error_location(f"{self.file}:{number}"):
-            return text_of(line, number)
 
 
 @dataclass(frozen=True)
@@ -112,13 +112,10 @@ class TextReader:
             yield RawRecord(index, hyps.file, hyps.first, row, checksum(*given))
 
     def shards(self) -> list[TextReader]:
-        return [self._shard(number) for number in range(len(self.hypotheses.files))]
-
-    def _shard(self, number: int) -> TextReader:
-        source, references, logprobs = (column and column.of_shard(number)
-                                        for column in self.columns[1:])
-        return TextReader(self.hypotheses.of_shard(number), source, references, logprobs,
-                          self.weighting)
+        columns = {name: column for name in ("hypotheses", "source", "references", "logprobs")
+                   if (column := getattr(self, name)) is not None}
+        return [replace(self, **{name: column.of_shard(number) for name, column in columns.items()})
+                for number in range(len(self.hypotheses.files))]
 
     def parse(self, raw: RawRecord) -> Record:
         hyps, source, refs, logprobs = raw.content

@@ -294,8 +294,12 @@ class TrainingRecipe:
     def prompt_for(self, source: str | None, fields: Mapping[str, Any]) -> Prompt:
         """The prompt of an example: the segment's prompt or messages, or else its source."""
         if self.prompt is not None:
-            return self._filled_prompt(source)
-        if source is not None and not self._holds_prompts:
+            if source is None:
+                raise InputError(Wording("found no source for the prompt template; leave prompt= "
+                                         "out, or give a source for every segment"))
+            return fill(self.prompt, source)
+        has_prompt = self.pairs is not None or self.conversational  # not just the source
+        if source is not None and not has_prompt:
             return source
         if fields.get("messages") is not None:
             return self._messages(fields["messages"])
@@ -305,17 +309,6 @@ class TrainingRecipe:
             raise InputError("found no source, prompt or messages, wanted one of them for every "
                              "segment")
         return source
-
-    def _filled_prompt(self, source: str | None) -> str:
-        if source is None:
-            raise InputError(Wording("found no source for the prompt template; leave prompt= out, "
-                                     "or give a source for every segment"))
-        return fill(self.prompt, source)
-
-    @property
-    def _holds_prompts(self) -> bool:
-        """Whether examples have the prompt of the model, not just the source."""
-        return self.pairs is not None or self.conversational
 
     def _messages(self, found: Any) -> Prompt:
         if not self.conversational:

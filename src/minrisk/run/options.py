@@ -21,8 +21,8 @@ from minrisk.run.workers import Engine, Inline, WorkerPool
 # engines are declared here only; the module of one is imported when it is used
 EngineName = Literal["local", "ray"]
 ENGINES = {"local": "minrisk.run.processes:Processes", "ray": "minrisk.run.ray:Ray"}
-_WHERE = {"local": "processes on this machine", "ray": "a Ray cluster, by minrisk[ray]"}
-ENGINE_HELP = f"Engine: {explained(_WHERE)}."
+ENGINE_TITLES = {"local": "processes on this machine", "ray": "a Ray cluster, by minrisk[ray]"}
+ENGINE_HELP = f"Engine: {explained(ENGINE_TITLES)}."
 THREADS_HELP = "Number of threads of each process; default: one per core."
 
 

@@ -16,7 +16,6 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from threading import Thread
 from time import perf_counter
-from typing import Any
 
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.process import (
@@ -254,7 +253,8 @@ class Worker:
         code, is_late = self._end(), self._is_late
         self._restart()
         self._failures += 1
-        if self._pool.segment_timeout is not None and (is_late or _ended_by_alarm(code)):
+        is_late = is_late or (sys.platform != "win32" and code == -signal.SIGALRM)
+        if self._pool.segment_timeout is not None and is_late:
             yield from self._give_up("took longer than the segment timeout of "
                                      f"{self._pool.segment_timeout:g} s")
         elif self._failures >= _MAX_ATTEMPTS:
@@ -268,10 +268,6 @@ class Worker:
             self._blocks.extendleft(reversed(list(block.singles())))
         else:
             yield self._pool.refuse(block, reason)
-
-
-def _ended_by_alarm(code: int | None) -> bool:
-    return sys.platform != "win32" and code == -signal.SIGALRM
 
 
 def _exit_reason(code: int | None) -> str:
@@ -302,7 +298,7 @@ def _serve(pool: WorkerPool, number: int, connection: Connection) -> None:
             block = connection.recv()
             with progress_listener(_Reporter(connection)):
                 made = pool.run_block(block)
-            _send_result(connection, pool, block, made)
+            connection.send_bytes(pool.pickled(block, made))
         except (EOFError, ConnectionError):
             return
 
@@ -330,10 +326,6 @@ class _Reporter:
         if perf_counter() - self._last >= _SECONDS_BETWEEN_REPORTS:
             self._last = perf_counter()
             self._connection.send(ProgressUpdate(what, done, total))
-
-
-def _send_result(connection: Connection, pool: WorkerPool, block: Block, made: Any) -> None:
-    connection.send_bytes(pool.pickled(block, made))
 
 
 def _devices(number: int, gpus: float) -> str:

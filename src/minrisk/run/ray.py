@@ -102,8 +102,10 @@ class Ray(Engine):
         """Run the readers' blocks; after a stop, blocks that were already read are finished."""
         data = ray.data.from_items([{"item": _dumps(r)} for r in readers],
                                    override_num_blocks=len(readers))
+        workers = sum(pool.workers or 1 for pool in self._pools)
         # num_cpus=0: the reader would wait forever if the workers occupy all CPUs
-        data = data.map_batches(_read, batch_size=1, num_cpus=0, concurrency=_readers(self._pools))
+        data = data.map_batches(_read, batch_size=1, num_cpus=0,
+                                concurrency=max(1, workers // _WORKERS_PER_READER))
         # a record that kills its worker would also use up the retries of blocks queued behind it
         waiting = 1 if all(reader.block == 1 for reader in readers) else None
         for pool in self._pools:
@@ -258,10 +260,6 @@ def _capacity_of_gpus(each: float) -> int:
         raise InputError(f"no node has {each:g} GPUs for a worker; the cluster has "
                          f"{sum(gpus):g} in all")
     return capacity
-
-
-def _readers(pools: Sequence[WorkerPool]) -> int:
-    return max(1, sum(pool.workers or 1 for pool in pools) // _WORKERS_PER_READER)
 
 
 def _read(rows: _Rows) -> Iterator[_Rows]:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minrisk._core.adapters import as_metric
-from minrisk._core.arrays import Floats
 from minrisk._core.calibration import SIGNALS
 from minrisk._core.decoding import MetricLike, make_metric
 from minrisk._core.errors import InputError, Wording, brief
@@ -20,7 +19,6 @@ from minrisk.evaluation.calibration import CalibrationReport, calibrated
 from minrisk.evaluation.coverage import GOLD, golds_of
 from minrisk.evaluation.metric_bias import origin_of
 from minrisk.evaluation.scoring import score
-from minrisk.io.inputs import InputFile
 from minrisk.io.segments import output_fields, show
 from minrisk.io.text import FilePath
 from minrisk.tasks.corpus import segments_of
@@ -139,7 +137,12 @@ def report_of(results: Results, options: CalibrateOptions, metric: AnyMetric | N
 def _lines(results: Results) -> Iterator[_Line]:
     corpus = segments_of(results)
     for file in corpus.files:
-        yield from _lines_of(file)
+        origin = origin_of(file.location)
+        made = None if origin is None else join({
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in choice_settings(origin).items()})
+        for where, fields in output_fields(file):
+            yield _Line(where, fields, made)
     for index, given in enumerate(corpus.objects):
         where = f"result {index}"
         if isinstance(given, DecodedSegment):
@@ -150,19 +153,6 @@ def _lines(results: Results) -> Iterator[_Line]:
         else:
             raise InputError(f"{where}: found {brief(given)}, wanted what minrisk.decode_corpus "
                              "gives, or the fields of a line that it wrote")
-
-
-def _lines_of(file: InputFile) -> Iterator[_Line]:
-    origin = origin_of(file.location)
-    signature = None if origin is None else _signature_of(origin)
-    for where, fields in output_fields(file):
-        yield _Line(where, fields, signature)
-
-
-def _signature_of(settings: Mapping[str, Any]) -> str:
-    """The signature of the choices of a run, from its settings."""
-    return join({name: tuple(value) if isinstance(value, list) else value
-                 for name, value in choice_settings(settings).items()})
 
 
 def _fields_of(found: DecodedSegment) -> dict[str, Any]:
@@ -227,10 +217,7 @@ def _are_right(lines: Sequence[_Line], golds: Sequence[list[str]], metric: AnyMe
         return []
     chosen = make_metric("exact-match", numbers=True) if metric is None else metric
     scores = score([answer or "" for answer in answers], golds, metric=chosen).sentences
-    found = _above(scores, chosen, 1.0 if threshold is None else threshold)
+    limit = 1.0 if threshold is None else threshold
+    found = -scores <= limit if chosen.is_error else scores >= limit
     return [bool(answer) and is_right
             for answer, is_right in zip(answers, found.tolist(), strict=True)]
-
-
-def _above(scores: Floats, metric: AnyMetric, threshold: float) -> Any:
-    return -scores <= threshold if metric.is_error else scores >= threshold

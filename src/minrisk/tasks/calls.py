@@ -25,8 +25,9 @@ from minrisk._core.registry import SAMPLERS, STRATEGIES, Registry
 from minrisk._core.sampler import Sampler
 from minrisk._core.strategy import Strategy
 from minrisk.io.outputs import QueueSink
+from minrisk.io.records import Result
 from minrisk.io.text import FilePath
-from minrisk.run.driver import Job, open_run
+from minrisk.run.driver import Job, Run, open_run
 from minrisk.run.options import RunOptions
 from minrisk.run.progress import RunProgress
 from minrisk.tasks.results import RunSummary
@@ -101,28 +102,22 @@ class Call:
     def results(self, job: Job) -> Generator[Any]:
         """Yield the value of each result in input order; records are read on demand."""
         show = _CallProgress(self._progress)
-        with open_run(self.config, job) as run, closing(run.results()) as results:
+        with open_run(self.config, job) as run, closing(show.shown(run)) as results:
             assert isinstance(run.sink, QueueSink)
-            show.total = run.expected() if self._progress is True else None
-            for result in results:
-                show.advance(failed=result.failure is not None)
+            for _ in results:
                 while run.sink.queue:
                     yield run.sink.queue.popleft().value
-        show.finish()
 
     def complete(self, job: Job) -> RunSummary:
         """Write the output, and return a summary of it."""
         show = _CallProgress(self._progress)
-        with open_run(self.config, job) as run, closing(run.results()) as results:
-            show.total = run.expected() if self._progress is True else None
-            for result in results:
-                show.advance(failed=result.failure is not None)
+        with open_run(self.config, job) as run:
+            for _ in show.shown(run):
+                pass
             counts = dict(run.sink.counts)
-            unfinished = list(run.broken.values())
-        show.finish()
         return RunSummary(self.config.output or "", counts.pop("segments", 0),
                           counts.pop("failed", 0), show.seconds, counts, list(job.signatures),
-                          unfinished)
+                          list(run.broken.values()))
 
     def _claimed(self, names: Iterable[str]) -> dict[str, Any]:
         known = list(names)
@@ -146,6 +141,15 @@ class _CallProgress(RunProgress):
                              f"{brief(show)}")
         super().__init__(quiet=show is not True, live=False)
         self._call: Callable[[int, int], object] | None = None if isinstance(show, bool) else show
+
+    def shown(self, run: Run) -> Generator[Result]:
+        """The results of a run, counted as they are written."""
+        self.total = None if self._quiet else run.expected()
+        with closing(run.results()) as results:
+            for result in results:
+                self.advance(failed=result.failure is not None)
+                yield result
+        self.finish()
 
     def advance(self, failed: int = 0, **counts: int) -> None:
         super().advance(failed, **counts)
