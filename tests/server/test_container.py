@@ -40,8 +40,9 @@ def test_what_it_installs_is_an_extra():
     assert extra in project["project"]["optional-dependencies"]
 
 
-def test_the_composition_has_options_that_there_are():
-    services = yaml.safe_load((ROOT / "docker" / "docker-compose.yml").read_text())["services"]
+@pytest.mark.parametrize("path", sorted((ROOT / "docker").glob("*.yml")), ids=lambda p: p.name)
+def test_the_composition_has_options_that_there_are(path):
+    services = yaml.safe_load(path.read_text(encoding="utf-8"))["services"]
     assert run("serve", *services["minrisk"]["command"], "--help").code == 0
     assert all(port.startswith("127.0.0.1:") for port in services["minrisk"]["ports"])
 
