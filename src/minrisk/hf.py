@@ -109,7 +109,7 @@ def generate(
         raise InputError(f"strategy {chosen.name!r} may answer with a text that is not a sample, "
                          "and `generate` returns the tokens of samples; sample, then call "
                          "minrisk.decode")
-    words = _tokenizer(model) if tokenizer is None else tokenizer
+    words = _tokenizer_of(model.name_or_path) if tokenizer is None else tokenizer
     prefixes, prompts = _prompts(model, input_ids, inputs_tensor, model_kwargs)
     limit = config.max_length - input_ids.shape[1]
     samples = SamplingEngine(model, config, _truncation(config), limit).sample(
@@ -154,10 +154,6 @@ def _tokenizer_of(name: str) -> Any:
             f"found no tokenizer of the model ({error}), and transformers "
             "does not pass `tokenizer` on; bind it: custom_generate="
             "functools.partial(minrisk.hf.generate, tokenizer=tokenizer)") from None
-
-
-def _tokenizer(model: Any) -> Any:
-    return _tokenizer_of(model.name_or_path)
 
 
 def _prompts(model: Any, input_ids: Tensor, inputs: Tensor | None,

@@ -149,8 +149,9 @@ class Calibration:
             made = cls(str(content["signal"]), tuple(map(_number, content["values"])),
                        tuple(map(bool, content["right"])), _number(content["slope"]),
                        _number(content["intercept"]), _number(content["level"]),
-                       _text_or_none(content["signature"]))
-            if (made.signal not in SIGNALS or not 0 < made.level < 1 or not made.values
+                       content["signature"])
+            if (made.signal not in SIGNALS or not isinstance(made.signature, str | None)
+                    or not 0 < made.level < 1 or not made.values
                     or len(made.values) != len(made.right)):
                 raise ValueError
         except (ValueError, TypeError, LookupError, OverflowError):
@@ -177,12 +178,6 @@ def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError
     return float(value)
-
-
-def _text_or_none(value: Any) -> str | None:
-    if not isinstance(value, str | None):
-        raise ValueError
-    return value
 
 
 def on_scale(signal: Signal, values: Floats, count: int) -> Floats:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, replace
 from enum import Flag, auto
-from functools import reduce, wraps
+from functools import partial, reduce, wraps
 from operator import and_, or_
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -74,21 +74,27 @@ _ABILITIES = {
 }
 
 
+def _trait(default: Any = False, combine: Callable[[Iterable[Any]], Any] = any) -> Any:
+    """A trait, and how those of several metrics make that of a metric on top of them."""
+    return dataclasses.field(default=default, metadata={"combine": combine})
+
+
 @dataclass(frozen=True)
 class Traits:
     """What a metric declares, as class variables or properties (see `Metric`)."""
 
-    abilities: Ability = Ability.NONE
-    needs_source: bool = False
-    reads_source: bool = False
-    ignores_references: bool = False
-    compares_outcomes: bool = False
-    is_vote: bool = False
-    is_error: bool = False
-    loads_model: bool = False
-    features_per_segment: bool = False
-    needs_segment: bool = False
-    compares_hypotheses: bool = False
+    abilities: Ability = _trait(Ability.NONE, partial(reduce, and_))
+    needs_source: bool = _trait()
+    reads_source: bool = _trait()
+    ignores_references: bool = _trait(combine=all)
+    compares_outcomes: bool = _trait()
+    is_vote: bool = _trait(combine=all)
+    is_error: bool = _trait(combine=all)
+    loads_model: bool = _trait()
+    # one model among them suffices to encode whole batches
+    features_per_segment: bool = _trait(combine=all)
+    needs_segment: bool = _trait()
+    compares_hypotheses: bool = _trait()
 
     @classmethod
     def declared_by(cls, metric: Any) -> Traits:
@@ -105,19 +111,8 @@ class Traits:
         (see `DerivedMetric`).
         """
         traits = [cls.declared_by(metric) for metric in metrics]
-        return cls(
-            abilities=reduce(and_, (one.abilities for one in traits)),
-            needs_source=any(one.needs_source for one in traits),
-            reads_source=any(one.reads_source for one in traits),
-            ignores_references=all(one.ignores_references for one in traits),
-            compares_outcomes=any(one.compares_outcomes for one in traits),
-            is_vote=all(one.is_vote for one in traits),
-            is_error=all(one.is_error for one in traits),
-            loads_model=any(one.loads_model for one in traits),
-            # one model among them suffices to encode whole batches
-            features_per_segment=all(one.features_per_segment for one in traits),
-            needs_segment=any(one.needs_segment for one in traits),
-            compares_hypotheses=any(one.compares_hypotheses for one in traits))
+        return cls(**{f.name: f.metadata["combine"](getattr(one, f.name) for one in traits)
+                      for f in dataclasses.fields(cls)})
 
 
 class Metric(Options, ABC, Generic[F]):
@@ -420,8 +415,8 @@ def _derived(name: str) -> property:
     return property(lambda metric: getattr(metric._traits, name))
 
 
-for _trait in dataclasses.fields(Traits):
-    setattr(DerivedMetric, _trait.name, _derived(_trait.name))
+for _field in dataclasses.fields(Traits):
+    setattr(DerivedMetric, _field.name, _derived(_field.name))
 
 
 def reads_segment(metric: AnyMetric) -> bool:

@@ -337,17 +337,12 @@ def _mean(statistics: Floats) -> float:
 def _resample(corpus: Callable[[Floats], float], statistics: Floats, resamples: int,
               seed: int) -> Floats:
     """(K, B) scores of bootstrap resamples of the corpus."""
-    resampled = list(_resampled_sums(statistics, resamples, seed))
-    return np.array([[corpus(sums[k]) for sums in resampled] for k in range(len(statistics))])
-
-
-def _resampled_sums(statistics: Floats, resamples: int, seed: int) -> Iterator[Floats]:
-    """(K, S) statistics of each resample: the same lines for all systems, as in sacreBLEU."""
     rng = np.random.default_rng(seed)
     lines = statistics.shape[1]
-    for _ in range(resamples):
-        counts = np.bincount(rng.integers(lines, size=lines), minlength=lines)
-        yield counts @ statistics
+    # the same lines for all systems, as in sacreBLEU
+    drawn = [np.bincount(rng.integers(lines, size=lines), minlength=lines) @ statistics
+             for _ in range(resamples)]  # (K, S) each
+    return np.array([[corpus(sums[k]) for sums in drawn] for k in range(len(statistics))])
 
 
 def _interval(sampled: Floats) -> tuple[float | None, float | None]:

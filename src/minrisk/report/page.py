@@ -126,7 +126,8 @@ class PageBuilder:
             self._flush()
         systems = self.systems.compared(metric, origins)
         self.biased = systems["biased"]
-        words = WORDS["request" if _are_all(self.columns["request"]) else facts["unit"]]
+        requests = self.columns["request"]
+        words = WORDS["request" if requests and None not in requests else facts["unit"]]
         index = compact_json({**facts, "metric": metric.name, "is_error": metric.is_error,
                               "words": words, "columns": self.columns, "parts": self._parts,
                               "systems": systems})
@@ -151,11 +152,6 @@ def policy(style: str, script: str) -> str:
 
 def _hash(text: str) -> str:
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
-
-
-def _are_all(requests: Sequence[Any]) -> bool:
-    """Whether there are records, and all of them are of requests."""
-    return bool(requests) and None not in requests
 
 
 def _template(title: str, words: Mapping[str, str], index: bytes) -> tuple[bytes, bytes]:
