@@ -294,3 +294,28 @@ def test_samples_are_no_output(tmp_path):
     found = run("score", samples, "-r", samples)
     assert found.code == 2
     assert f"{samples}:1: found text" in found.err
+
+
+def test_an_ablation_says_what_a_pool_loses_without_each_model(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    lines = [{"text": "4", "samples": ["4", "5", "6"], "counts": [2, 1, 1], "gold": "4",
+              "models": ["good", "good", "bad"]},
+             {"text": "7", "samples": ["8", "7"], "counts": [2, 3], "gold": "7",
+              "models": ["good", "bad"]},
+             {"text": "1", "samples": ["1"], "gold": "1", "models": ["good"]}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = run("score", path, "--gold", "gold", "--metric", "exact-match", "--ablation",
+                "exact-match")
+    scores = {one["system"].rpartition(": ")[2]: one["exact-match"]["score"]
+              for one in json.loads(found.out)}
+    assert {name: round(3 * scores[name] / scores["all models"]) for name in (
+        "all models", "without good", "without bad")} == {
+            "all models": 3, "without good": 1, "without bad": 2}
+
+
+def test_an_ablation_needs_samples_of_several_models(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    path.write_text('{"text": "4", "samples": ["4"], "gold": "4"}\n')
+    found = run("score", path, "--gold", "gold", "--metric", "exact-match", "--ablation", "chrf")
+    assert found.code == 2
+    assert "models" in found.err

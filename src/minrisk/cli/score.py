@@ -11,14 +11,17 @@ from typing import Any, Literal
 
 import click
 
+from minrisk._core.adapters import as_metric
 from minrisk._core.errors import InputError
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import flag
 from minrisk._core.process import MAX_THREADS
+from minrisk._core.registry import METRICS
 from minrisk.cli.command import command
 from minrisk.cli.components import MetricsOptions
 from minrisk.cli.execute import QUIET_HELP, configure_process
 from minrisk.cli.options import argument
+from minrisk.evaluation.ablation import ablated
 from minrisk.evaluation.coverage import Sampled, coverage_scores, read_sampled
 from minrisk.evaluation.metric_bias import origin_of, warn_of_bias
 from minrisk.evaluation.scoring import SEED, Score, SignificanceTest, score_signature
@@ -51,6 +54,10 @@ class ScoreOptions:
         "samples, it adds how often one sample, and any of k samples, is right.")
     source: str | None = flag(None, "-s", "--sources", section="Input", metavar="FILE",
                               help="Sources, one line per segment, for metrics that read them.")
+    ablation: str | None = flag(
+        None, section="Method", metavar="METRIC", registry=METRICS,
+        help="For samples of several models: score also the choices by this metric among all of "
+        "them, and without each model.")
     confidence: bool = flag(
         False, section="Method",
         help="Resample the lines: a 95% interval for each system, and the p-value of each against "
@@ -128,6 +135,10 @@ def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
         covered = {redact_url(path): read_sampled(path, options.gold) for path in options.systems}
         systems = {name: [line.text for line in lines] for name, lines in covered.items()}
         references = [line.golds for line in next(iter(covered.values()))]
+    if options.ablation is not None:
+        judge = as_metric(options.ablation)
+        systems |= {f"{redact_url(path)}: {name}": texts for path in options.systems
+                    for name, texts in ablated(path, judge).items()}
     sources = _lines(options.source) if options.source else None
     columns = []
     for metric in metrics:

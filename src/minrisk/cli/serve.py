@@ -33,6 +33,7 @@ from minrisk.tasks.decode import MeasureOptions, SampleWeightOptions
 from minrisk.tasks.translate import ANSWER_SAMPLES
 
 if TYPE_CHECKING:
+    from minrisk.openai.upstreams import UpstreamServer
     from minrisk.samplers.hf import Transformers
     from minrisk.server.app import Server
     from minrisk.server.backends import Backend
@@ -51,9 +52,10 @@ class BackendOptions(ComponentOptions):
 
     registries = ()
 
-    upstream: str | None = flag(
-        None, section="Sampling", metavar="URL", help="URL of the OpenAI-compatible server that "
-        "samples, such as http://localhost:8000/v1.")
+    upstream: tuple[str, ...] = flag(
+        (), section="Sampling", metavar="URL[,SETTING=...]", help="URL of the OpenAI-compatible "
+        "server that samples, such as http://localhost:8000/v1; several, with model=NAME,"
+        "samples=N,weight=W each, form a pool.")
     model: str | None = flag(
         None, section="Sampling", metavar="NAME", help="The only model that clients may request; "
         "default: all of the upstream's. Without --upstream, folder or hub name of a local model.")
@@ -90,9 +92,20 @@ class BackendOptions(ComponentOptions):
             yield sampler_component(SAMPLER, ("model", "temperature", "beams"), is_default=True)
 
     @property
+    def servers(self) -> list[UpstreamServer]:
+        from minrisk.openai.upstreams import parse_upstreams
+
+        return parse_upstreams(self.upstream, "--upstream")
+
+    @property
+    def samples_by_default(self) -> int:
+        """The sum of the upstreams' numbers of samples, if they have some."""
+        return sum(one.samples or 0 for one in self.servers) or self.samples
+
+    @property
     def model_name(self) -> str | None:
         """The name that clients use; it does not reveal the folder of a local model."""
-        if self.model is None or self.upstream is not None:
+        if self.model is None or self.upstream:
             return self.model
         return os.path.basename(os.path.normpath(self.model))
 
@@ -117,8 +130,7 @@ class ChoiceOptions(MeasureOptions, SampleWeightOptions):
         (), section="Method", metavar="NAME", registry=STRATEGIES, advanced=True,
         help="Strategy that clients may request; may be given several times.")
     compose: bool = flag(
-        False, section="Method", help="Compose the answers to requests with a JSON "
-        "response_format: the consensus of the samples in each field.")
+        False, section="Method", help="Compose the answers to requests for JSON, field by field.")
     allow_truncated: bool = flag(
         False, section="Method", advanced=True,
         help="Let samples truncated at the token limit win over finished ones.")
@@ -240,7 +252,7 @@ def _settings(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceO
     from minrisk.server.settings import Preset, Settings
     from minrisk.strategies.compose import import_jsonschema
 
-    preset = Preset(sampling.model_name, sampling.samples, method.make())
+    preset = Preset(sampling.model_name, sampling.samples_by_default, method.make())
     keys = _keys(options.api_key_file)
     is_private = is_loopback(options.host) and not keys
     calibration = None if choice.calibration is None else read_calibration(choice.calibration)
@@ -258,7 +270,8 @@ def _settings(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceO
         abstain_as=choice.abstain_as, abstain_text=choice.abstain_text,
         prefer_finished=not choice.allow_truncated,
         confidence=choice.confidence, measures=choice, calibration=calibration,
-        stop_error=choice.stop_error or None,
+        # the samples of several models are no draws of one distribution, which the test assumes
+        stop_error=choice.stop_error or None if len(sampling.upstream) < 2 else None,
         deadline=limits.deadline, choosing_deadline=limits.choosing_deadline,
         max_body=limits.max_body << 20, keys=keys,
         hosts=Hosts(frozenset(map(str.lower, options.allow_host)) if is_private else None),
@@ -268,16 +281,23 @@ def _settings(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceO
 def _backend(sampling: BackendOptions, limits: LimitOptions) -> Backend:
     """The upstream or, without one, a local model."""
     from minrisk.openai.client import Client
-    from minrisk.openai.client_options import server_address, server_key
+    from minrisk.openai.client_options import server_key
     from minrisk.server.backends import LocalBackend, UpstreamBackend
+    from minrisk.server.upstream_pool import Member, UpstreamPool
 
-    if sampling.upstream is None:
+    if not sampling.upstream:
         return LocalBackend(sampling.local_sampler(), sampling.model_name or "")
-    client = Client(server_address(sampling.upstream, "--upstream"),
-                    server_key(sampling.key_variable), concurrency=limits.concurrency,
-                    timeout=None, retries=limits.retries, connect=limits.connect_timeout,
-                    idle=limits.idle_timeout, max_wait=_MAX_WAIT)
-    return UpstreamBackend(client, sampling.per_request, sampling.window)
+    members = []
+    for one in sampling.servers:
+        client = Client(one.endpoint, server_key(one.key_variable or sampling.key_variable),
+                        concurrency=limits.concurrency, timeout=None, retries=limits.retries,
+                        connect=limits.connect_timeout, idle=limits.idle_timeout,
+                        max_wait=_MAX_WAIT)
+        backend = UpstreamBackend(client, sampling.per_request, sampling.window)
+        members.append(Member(backend, one))
+    if len(members) == 1 and members[0].server.model is None:
+        return members[0].backend
+    return UpstreamPool(members)
 
 
 def _alias(text: str, default: Preset, method: StrategyOptions) -> tuple[str, Preset]:

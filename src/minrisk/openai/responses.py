@@ -43,13 +43,15 @@ class Choice:
     lowest_logprob: float | None = None
     tail_logprob: float | None = None
     certainty: float | None = None
+    model: str | None = None  # if the choices of a pool are of several models
+    weight: float = 1.0  # as a reference, beside those of other models
 
     def sample(self, text: str) -> Sample:
         """A sample with this text, and the log-probability etc. of the choice."""
         return Sample(text, logprob=self.logprob, length=self.length,
                       finish_reason=self.finish_reason, reasoning=self.reasoning,
                       lowest_logprob=self.lowest_logprob, tail_logprob=self.tail_logprob,
-                      certainty=self.certainty)
+                      certainty=self.certainty, model=self.model, weight=self.weight)
 
     @property
     def is_incomplete(self) -> bool:

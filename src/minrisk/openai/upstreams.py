@@ -31,11 +31,17 @@ class UpstreamServer:
 def parse_upstreams(texts: Sequence[str], flag: str) -> list[UpstreamServer]:
     """The servers of a repeated flag; the key of each one stays in the environment.
 
-    >>> [one] = parse_upstreams(["http://localhost:8000/v1,model=m,samples=8"], "--upstream")
+    >>> [one] = parse_upstreams(["http://localhost:8000/v1,model=m"], "--upstream")
     >>> one.endpoint, one.name, one.samples, one.weight
-    ('http://localhost:8000/v1', 'm', 8, 1.0)
+    ('http://localhost:8000/v1', 'm', None, 1.0)
     """
     found = [_parsed(text, flag) for text in texts]
+    numbers = [one.samples for one in found]
+    if None in numbers and any(numbers):
+        raise InputError(f"{flag}: give samples for all servers, or for none")
+    if len(found) == 1 and (numbers[0] or found[0].weight != 1):
+        raise InputError(f"{flag}: samples and weight are the part of a server in a pool; name "
+                         "several servers")
     names = labels(one.name or one.model or urlsplit(one.endpoint).netloc for one in found)
     return [replace(one, name=name) for one, name in zip(found, names, strict=True)]
 

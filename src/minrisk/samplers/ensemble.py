@@ -238,12 +238,7 @@ def pool_of_servers(servers: Sequence[UpstreamServer], make: Callable[..., Sampl
         if (value := getattr(one, name)) is not None}) for one in servers]
     samples = [one.samples for one in servers]
     if len(servers) == 1:
-        if servers[0].samples is not None or servers[0].weight != 1:
-            raise InputError("samples and weight of an endpoint are its part of a pool; give "
-                             "several endpoints")
         return samplers[0]
-    if None in samples and any(samples):
-        raise InputError("samples must be given for all endpoints, or for none")
     return Ensemble(tuple(samplers), None if None in samples else tuple(filter(None, samples)),
                     tuple(one.weight for one in servers), tuple(one.name for one in servers))
 

@@ -73,7 +73,8 @@ _PAGE_HEADERS = {"cache-control": "no-store", "content-security-policy": "frame-
 _ID = re.compile(r"[\x21-\x7e]{1,128}")
 _FIRST_ERROR = 400  # lowest HTTP status that is an error
 _SHUTDOWN_REPLIES = 1.0  # seconds to tell clients that the server is shutting down
-_LOGGED = ("distinct", "confidence", "abstained", "passed_through", "judge_usage", "signature")
+_LOGGED = ("distinct", "confidence", "abstained", "passed_through", "judge_usage", "models",
+           "failed_models", "signature")
 _trace: ContextVar[Trace] = ContextVar("trace")  # of the current request; set by the middleware
 
 T = TypeVar("T")
@@ -316,7 +317,8 @@ class Server:
             chosen = None if request.passes_through else await self._choose(request, collector)
         settings = self._settings
         answer = completion(request, collector.parts, chosen,
-                            settings.abstain_text if settings.abstain_as == "text" else None)
+                            settings.abstain_text if settings.abstain_as == "text" else None,
+                            collector.failed_models)
         trace.fields |= usage_counts(answer.usage)
         trace.fields |= {name: answer.summary[name] for name in _LOGGED if name in answer.summary}
         self.metrics.count_answer(answer.summary)

@@ -21,7 +21,6 @@ from minrisk.openai.completions import (
     API,
     CompletionResponse,
     Completions,
-    PartCallback,
     without_fields,
 )
 from minrisk.openai.errors import BadRequestError, ErrorResponse, error_response
@@ -29,7 +28,7 @@ from minrisk.openai.responses import Choice, read_choices
 from minrisk.openai.responses_api import PATH, ResponsesEndpoint, has_route
 from minrisk.server.executor import BatchThread
 from minrisk.server.requests import ClientRequest
-from minrisk.server.sampling import Admission
+from minrisk.server.sampling import Admission, ReportPart
 
 _MAX_MODELS = 256  # names remembered; clients may name any model
 _READY_FOR = 2.0  # seconds for which a successful readiness check holds
@@ -56,7 +55,7 @@ class Backend(Protocol):
     async def close(self) -> None: ...
 
     async def sample(self, request: ClientRequest, waves: AsyncIterator[range],
-                     admission: Admission, report: PartCallback) -> None:
+                     admission: Admission, report: ReportPart) -> None:
         """Report `request.samples` choices, or errors, as they arrive, until it is cancelled.
 
         Each request for samples holds a part of the admission's capacity. `waves` yields the
@@ -103,7 +102,7 @@ class UpstreamBackend:
         await self._exit.aclose()
 
     async def sample(self, request: ClientRequest, waves: AsyncIterator[range],
-                     admission: Admission, report: PartCallback) -> None:
+                     admission: Admission, report: ReportPart) -> None:
         sent = replace(request.upstream_request(), hold=admission.hold)
         async for numbers in waves:
             await self._of(request).sample(sent, numbers, report)
@@ -208,7 +207,7 @@ class LocalBackend:
         self._thread.close()
 
     async def sample(self, request: ClientRequest, waves: AsyncIterator[range],
-                     admission: Admission, report: PartCallback) -> None:
+                     admission: Admission, report: ReportPart) -> None:
         try:
             sent = request.upstream_request()
             # the sampler always computes log-probabilities: drop minrisk's own request for them

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -69,7 +70,8 @@ class Completion:
 
 
 def completion(request: ClientRequest, parts: Sequence[CompletionResponse], chosen: Chosen | None,
-               abstain_text: str | None) -> Completion:
+               abstain_text: str | None,
+               failed_models: Mapping[str, int] | None = None) -> Completion:
     """The answer with the best choices; if `chosen` is None, the upstream's first answer."""
     sources = [(choice.raw, part) for part in parts for choice in part.choices]
     if chosen is None:
@@ -80,6 +82,9 @@ def completion(request: ClientRequest, parts: Sequence[CompletionResponse], chos
     if chosen is not None and chosen.text is not None:
         choices = [_answer(request, chosen.text), *choices][:request.n]
     summary: dict[str, Any] = {"samples": len(sources), "requested": request.samples}
+    models = Counter(choice.model for part in parts for choice in part.choices if choice.model)
+    summary |= {name: dict(counts) for name, counts in (
+        ("models", models), ("failed_models", failed_models)) if counts}
     if request.passes_through:
         summary["passed_through"] = True
     if chosen is not None:

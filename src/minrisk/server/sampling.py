@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from minrisk._core.errors import MinriskError
 from minrisk._core.vote import Vote, wave
@@ -28,6 +28,13 @@ _RETRY_AFTER = {"retry-after": "1"}
 _MAX_COUNTING = 1.0  # seconds that the next wave of samples waits for votes to be counted
 _MAX_EVENTS = 64  # buffered stream events before a slow client causes backpressure
 _TRANSIENT = {408, 425, 429}  # client-error statuses that a retry may resolve
+
+
+class ReportPart(Protocol):
+    """Called with a part or its error, its number of choices and, of several, its upstream."""
+
+    def __call__(self, found: CompletionResponse | MinriskError, samples: int,
+                 upstream: str | None = None) -> None: ...
 
 
 class SampleLimit:
@@ -131,6 +138,7 @@ class SampleCollector:
     parts: list[CompletionResponse] = field(default_factory=list)
     errors: list[MinriskError] = field(default_factory=list)
     failed: int = 0  # number of samples
+    failed_models: Counter[str] = field(default_factory=Counter)  # the same, of several upstreams
     started: asyncio.Event = field(default_factory=asyncio.Event)  # the first part has arrived
     stop: asyncio.Event = field(default_factory=asyncio.Event)  # no further samples are needed
     is_late: bool = False  # the deadline has passed
@@ -181,13 +189,16 @@ class SampleCollector:
         """Number of samples that have arrived."""
         return sum(len(part.choices) for part in self.parts)
 
-    def report(self, found: CompletionResponse | MinriskError, samples: int) -> None:
+    def report(self, found: CompletionResponse | MinriskError, samples: int,
+               upstream: str | None = None) -> None:
         """Add a part, or the error of a request for this many samples."""
         if isinstance(found, MinriskError):
             # the frames of its traceback refer to this collector: a reference cycle
             self.errors.append(found.with_traceback(None))
             self.failed += samples
-            if _is_bad_request(found) and not self.parts:
+            if upstream is not None:
+                self.failed_models[upstream] += samples
+            elif _is_bad_request(found) and not self.parts:
                 self.stop.set()  # the upstream would refuse the other requests, too
             return
         self.parts.append(found)
