@@ -15,7 +15,7 @@ from minrisk.metrics.votes.json_match import JsonMatch
 from minrisk.metrics.votes.symbolic import Symbolic
 from minrisk.samplers.openai import Endpoint
 
-TRIALS = 400
+TRIALS = 200
 DRAWS = 200  # of a trial at most; a rule that is often wrong is so early
 
 

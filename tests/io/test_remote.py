@@ -12,7 +12,6 @@ from minrisk import InputError, MissingExtra
 from minrisk.cli import SOME_FAILED
 from minrisk.io.files import Input, Output, file_key
 from minrisk.io.inputs import open_input
-from minrisk.io.parquet import ParquetInput
 from minrisk.io.remote import redact, redact_url
 
 fsspec = pytest.importorskip("fsspec", reason="needs the extra minrisk[fsspec]")
@@ -138,12 +137,6 @@ def test_parquet_is_no_plain_text(table):
     assert "in.parquet has fields, wanted plain text; leave --num-candidates out" in done.err
 
 
-def test_without_pyarrow_the_extra_is_named(table, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[parquet\]'"):
-        list(ParquetInput(str(table)))
-
-
 @pytest.mark.parametrize("name", ["in.jsonl", "in.jsonl.gz", "in.jsonl.zst"])
 def test_urls_are_read_and_written_as_files_are(memory, tmp_path, name):
     here = tmp_path / name
@@ -220,12 +213,6 @@ def test_secrets_of_urls_are_not_shown(url, seen):
 def test_a_password_that_others_repeat_is_hidden():
     assert redact("me may not enter with secret", "ftp://me:secret@host/x") == (
         "me may not enter with ***")
-
-
-def test_without_fsspec_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[fsspec\]'"):
-        Input("memory://x")
 
 
 def test_the_package_of_a_protocol_is_named(monkeypatch):

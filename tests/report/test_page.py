@@ -115,14 +115,14 @@ def test_it_sorts_by_a_measure_and_back(page):
     assert ids(page)[:3] == ["failed", "chinese", "arabic"]
 
 
-@pytest.mark.parametrize(("query", "expected"), [
-    ("katze", ["cat"]), ("NO IDEA", ["cat"]), ("sits", ["cat"]), ("barking", ["dog"]),
-    ("\u732b", ["chinese"]), ("zebra", []), ("<script>", ["<b>hostile</b>"])])
-def test_it_finds_texts_in_sources_samples_references_and_outputs(page, query, expected):
-    page.fill("#search", query)
-    expect(page.locator("#count")).to_have_text(f"{len(expected)} of 6 segments")
-    assert ids(page) == expected
-    assert page.locator("#empty").is_visible() == (not expected)
+def test_it_finds_texts_in_sources_samples_references_and_outputs(page):
+    for query, expected in (
+            ("katze", ["cat"]), ("barking", ["dog"]), ("NO IDEA", ["cat"]), ("zebra", []),
+            ("\u732b", ["chinese"]), ("sits", ["cat"]), ("<script>", ["<b>hostile</b>"])):
+        page.fill("#search", query)
+        expect(page.locator("#count")).to_have_text(f"{len(expected)} of 6 segments")
+        expect(page.locator("#list .id")).to_have_text(expected)
+        assert page.locator("#empty").is_visible() == (not expected)
 
 
 def test_it_filters_by_what_differs_and_by_confidence(page):
@@ -149,8 +149,8 @@ def test_a_link_leads_to_a_segment_with_the_same_list(browser, report, page):
         assert ids(other) == ["dog"]
 
 
-@pytest.mark.parametrize("address", ["#i=99", "#i=-1", "#s=nonsense", "#f=nobody", "#r=x:y:z", "#%",
-                                     "#i=0&p=77", "#v=nowhere"])
+@pytest.mark.parametrize("address", ["#i=99", "#s=nonsense&f=nobody&v=nowhere", "#r=x:y:z", "#%",
+                                     "#i=0&p=77"])
 def test_an_address_that_makes_no_sense_does_no_harm(browser, report, address):
     with opened(browser, report, address) as page:
         assert page.locator("#segment > *").count() > 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
 import sys
 import tracemalloc
 from array import array
@@ -17,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commands import PATIENCE, read, run, spawn, write
+from commands import PATIENCE, run, spawn, write
 from minrisk import ChrF, Standard
 from minrisk._core.errors import InputError
 from minrisk.cli import SOME_FAILED
@@ -220,24 +219,6 @@ def poisoned(tmp_path: Path) -> Path:
                  {"id": "empty", "samples": []}, {"id": "last", **good})
 
 
-def test_poison_is_recorded_and_costs_no_other_segment(tmp_path):
-    path, out = poisoned(tmp_path), tmp_path / "out"
-    result = run("decode", path, "-o", f"{out}/", "--metric", "python:faults:equal")
-    assert result.code == SOME_FAILED
-    assert "5 segments, 3 failed" in result.err
-    assert [(e["file"], e["line"], e["id"]) for e in errors(out)] == [
-        (str(path), 2, 1), (str(path), 3, "x"), (str(path), 4, "empty")]
-    reasons = [e["reason"] for e in errors(out)]
-    assert reasons[0].startswith("found invalid JSON")
-    assert "ZeroDivisionError: a bad word" in reasons[1]
-    assert reasons[2].startswith("zero hypotheses")
-    records = read((out / "in.jsonl").read_text())
-    assert [("error" in r) for r in records] == [False, True, True, True, False]
-    again = run("decode", path, "-o", out, "--metric", "python:faults:equal", "--resume")
-    assert again.code == SOME_FAILED
-    assert len(errors(out)) == 3
-
-
 def test_an_error_stops_where_that_is_asked_for_and_is_tried_again(tmp_path, inline):
     path, out = poisoned(tmp_path), tmp_path / "out"
     args = ["decode", path, "-o", f"{out}/", "--batch-size", "1", "--workers", "1",
@@ -267,21 +248,6 @@ def test_a_shard_that_breaks_off_is_told_and_the_others_are_made(inputs, tmp_pat
     assert f"unfinished: {inputs}/5.jsonl.gz: truncated gz" in result.err
     assert run("decode", f"{inputs}/*", "-o", out, "--resume").code == SOME_FAILED
     assert len(errors(out)) == 1
-
-
-def test_a_full_disk_is_told_and_gone_on_from(inputs, tmp_path):
-    out = tmp_path / "out"
-    code = ("import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-            "resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000)); "
-            "from minrisk.cli import main; sys.exit(main())")
-    args = ["decode", *sorted(inputs.iterdir()), "-o", f"{out}/", "--batch-size", "2", "-q"]
-    done = subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True)
-    assert done.returncode == 2
-    assert b"cannot write" in done.stderr
-    assert b"File too large" in done.stderr
-    assert b"Traceback" not in done.stderr
-    assert run(*args, "--resume").code == 0
-    assert lines(out) == alone(inputs)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals of POSIX")
@@ -364,14 +330,6 @@ def test_options_that_contradict_a_folder_are_refused(inputs, tmp_path, args, me
     assert result.code == 2
     assert message in result.err
     assert not (tmp_path / "out").exists()
-
-
-def test_ray_where_it_is_missing_says_what_to_install(inputs, tmp_path, monkeypatch):
-    monkeypatch.delitem(sys.modules, "minrisk.run.ray", raising=False)
-    monkeypatch.setitem(sys.modules, "ray", None)
-    result = run("decode", f"{inputs}/*", "-o", f"{tmp_path}/out/", "--engine", "ray")
-    assert result.code == 2
-    assert "pip install 'minrisk[ray]'" in result.err
 
 
 @pytest.mark.parametrize(("given", "gpus", "devices"), [
