@@ -25,6 +25,7 @@ from minrisk._core.registry import METRICS, STRATEGIES
 from minrisk.cli.utilities import strategies_for
 from minrisk.metrics.given import LogProb
 from minrisk.testing import TEXTS, cases, check_metric, check_strategy
+from small_metrics import Counting
 from tolerance import SINGLE, assert_close
 
 HERE = Path(__file__).parent
@@ -240,7 +241,7 @@ class Short:
 FURTHER = {"n-by-s": {"subset": 2}, "centroid": {"centroids": 2},
            "coarse-to-fine": {"coarse": "ter"}, "cascade": {"coarse": "standard"},
            "quality-then-mbr": {"quality": Short()}, "mbr-bon": {"quality": Short()},
-           "cluster": {"similarity": "chrf"}}
+           "cluster": {"similarity": "chrf"}, "fuse": {"writer": Counting()}}
 
 
 def works(strategy: str, metric: AnyMetric) -> bool:
