@@ -10,7 +10,7 @@ import pytest
 from commands import read, run, spawn, wait_for, write
 from minrisk._core.errors import InputError
 from minrisk.cli import SOME_FAILED
-from minrisk.run.options import ENGINES, EngineEntry, RunOptions
+from minrisk.run.options import ENGINES, RunOptions
 from project import SUPPORT
 from shard_folders import errors, lines
 
@@ -28,8 +28,7 @@ def flag(tmp_path, monkeypatch) -> Path:
 
 
 def test_a_time_limit_needs_workers_that_can_be_ended(monkeypatch):
-    here = EngineEntry("this process", "minrisk.run.workers:Inline")
-    monkeypatch.setitem(ENGINES, "local", here)
+    monkeypatch.setitem(ENGINES, "local", "minrisk.run.workers:Inline")
     with pytest.raises(InputError, match="segment_timeout= needs workers that can be ended"):
         RunOptions(segment_timeout=1.0).make_engine()
 
