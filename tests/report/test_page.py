@@ -582,3 +582,17 @@ def test_errors_votes_and_missing_utilities_are_shown(browser, tmp_path, metric,
         page.keyboard.press("c")
         # in a vote, there is also the system that any sample is right
         assert page.locator(".systems tbody tr").count() == 4 + (metric == "exact-match")
+
+
+def test_composed_answers_have_their_fields_and_samples_their_models(browser, tmp_path):
+    samples = ['{"a": 1, "b": 5}', '{"a": 1, "b": 2, "c": 4}', '{"a": 6, "b": 2}']
+    strategy = minrisk.Compose(minrisk.JsonMatch(by="field"))
+    path = tmp_path / "report.html"
+    record = {"samples": samples, "counts": [1, 1, 1], "models": ["x", "y", "y"]}
+    minrisk.inspect([record], strategy=strategy).save(path)
+    with opened(browser, path, "#i=0") as page:
+        page.wait_for_selector(".samples")
+        cells = page.locator(".samples tbody td").all_text_contents()
+        assert (cells.count("x"), cells.count("y")) == (1, 2)
+        assert page.locator(".votes tbody th").all_text_contents() == [".a", ".b"]
+        assert page.locator(".votes .share-of").all_text_contents() == ["67%", "67%"]

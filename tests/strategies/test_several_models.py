@@ -16,6 +16,7 @@ from minrisk._core.sampler import Sample, columns
 from minrisk.io.records import segment_of
 from minrisk.io.segments import columns_of
 from minrisk.io.weighting import Weighting
+from report_pages import page_data
 
 SAMPLES = st.lists(st.sampled_from(["4", "5", "six", ""]), min_size=1, max_size=5)
 
@@ -122,3 +123,12 @@ def test_a_field_of_the_user_with_this_name_is_copied(own):
     [result] = minrisk.decode_corpus([{"samples": ["a", "b"], "models": own}])
     assert result.fields["models"] == own
     assert result.segment.models is None
+
+
+def test_the_page_has_the_models_of_each_text():
+    record = {"samples": ["4", "5", "4"], "counts": [2, 1, 1], "models": ["a", "a", "b"]}
+    details = page_data(minrisk.inspect([record], metric="exact-match").html).details[0]
+    assert dict(zip(details["texts"], details["models"], strict=True)) == {
+        "4": {"a": 2, "b": 1}, "5": {"a": 1}}
+    plain = page_data(minrisk.inspect([{"samples": ["4", "5"]}]).html).details[0]
+    assert "models" not in plain

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -152,6 +153,9 @@ class _SegmentView:
         if self._answers is not None:
             details["answers"] = [self._answers[i] for i in shown]
             details["votes"] = self._votes()
+        if self._pool.segment.models is not None:
+            models = self._models(self._pool.segment.models)
+            details["models"] = [dict(models[self._texts[i]]) for i in shown]
         reasons = self._finish_reasons()
         if any(reasons):
             details["finish"] = [reasons[i] for i in shown]
@@ -161,6 +165,14 @@ class _SegmentView:
             details["others"] = [[other.text, other.count, other.finish_reason]
                                  for other in self._facts.others[:self._view.show]]
         return details | self._support(shown)
+
+    def _models(self, models: Sequence[str | None]) -> dict[str, Counter[str]]:
+        """For each text, how many samples of each model have it."""
+        found: dict[str, Counter[str]] = defaultdict(Counter)
+        for text, model in zip(self._pool.segment.references, models, strict=True):
+            if model is not None:
+                found[text][model] += 1
+        return found
 
     def _extracted_answers(self, features: Any) -> list[str | None] | None:
         """The answer of each distinct text, in a vote."""

@@ -176,8 +176,8 @@ function samples(i, details, base, pinned) {
   const [low, high] = extent(known);
   const hasLogprobs = Boolean(details.logprobs), hasSupport = Boolean(details.support) && !details.answers;
   const likeliest = hasLogprobs ? details.logprobs.indexOf(Math.max(...details.logprobs.filter((l) => l !== null))) : -1;
-  const hasAnswers = Boolean(details.answers);
-  const titles = ['Rank', hasAnswers ? 'Answer' : null, 'Sample', DATA.compares && !hasAnswers ? 'Cluster' : null, 'Count', 'Utility', hasLogprobs ? 'Log-prob.' : null,
+  const hasAnswers = Boolean(details.answers), hasModels = Boolean(details.models);
+  const titles = ['Rank', hasAnswers ? 'Answer' : null, 'Sample', DATA.compares && !hasAnswers ? 'Cluster' : null, hasModels ? 'Model' : null, 'Count', 'Utility', hasLogprobs ? 'Log-prob.' : null,
     hasSupport ? 'Support' : null].filter(Boolean);
   const rowOf = (text, n) => {
     const utility = details.utilities[n];
@@ -198,6 +198,7 @@ function samples(i, details, base, pinned) {
           'aria-label': `Compare all with sample ${details.ranks[n] + 1}`,
           title: 'Compare all with this one', onclick: () => go({p: n ? String(n) : '', ...withDifferencesShown(true)})}, isBase && base !== null ? 'compared with' : 'compare')),
       DATA.compares && !hasAnswers ? h('td', {}, cluster(details.labels[n])) : null,
+      hasModels ? h('td', {}, modelsOf(details.models[n])) : null,
       h('td', {class: 'num'}, details.counts[n] > 1 ? `${plain(details.counts[n])}×` : '1'),
       h('td', {class: 'num utility'}, bar, number(signed(utility), DATA.digits)),
       hasLogprobs ? h('td', {class: 'num'}, number(details.logprobs[n], 1)) : null,
@@ -224,6 +225,7 @@ function samples(i, details, base, pinned) {
 const CUT_OFF = {length: 'truncated', content_filter: 'filtered'};  // by finish reason
 const cutOff = (reason) => CUT_OFF[reason] ?? null;
 const tag = (name) => h('span', {class: name === 'truncated' || name === 'filtered' ? 'tag cut-off' : 'tag'}, name);
+const modelsOf = (counts) => Object.entries(counts).map(([name, n]) => n > 1 ? `${name} ${plain(n)}×` : name).join(', ');
 const answerOf = (answer) => answer === null ? h('span', {class: 'note'}, 'no answer') : prose('span', answer);
 
 // samples that were drawn but could not win
