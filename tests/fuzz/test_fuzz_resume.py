@@ -10,7 +10,6 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from uuid import UUID
 from zlib import crc32
 
 import pytest
@@ -65,7 +64,7 @@ def folder(content: Files, first: int = 1) -> Iterator[Path]:
         numbers = count(first)
         patches.chdir(here)
         patches.setattr("minrisk.run.processes.Processes", Inline)
-        patches.setattr("minrisk.io.run_store.uuid4", lambda: UUID(int=next(numbers)))
+        patches.setattr("minrisk.io.run_store.random_id", lambda: f"{next(numbers):032x}")
         patches.setattr("os.fsync", lambda descriptor: None)  # no machine dies here
         yield Path(here)
 

@@ -90,7 +90,7 @@ class RunStore:
         self._resume = resume
         self._overwrite = overwrite
         self._matrix_of = matrix_of
-        self._run = self._writer = os.urandom(16).hex()
+        self._run = self._writer = random_id()
         self._saved = 0  # number of finished shards in the manifest
         self._unsaved = 0  # number of shards finished since it was written
         self._copied = 0  # bytes of .errors.jsonl uploaded to the URL
@@ -351,7 +351,7 @@ class RunStore:
         self.store.put(temporary, name)
 
     def _temporary(self) -> str:
-        return os.path.join(self.store.work, f"{os.urandom(16).hex()}.tmp")
+        return os.path.join(self.store.work, f"{random_id()}.tmp")
 
     # .errors.jsonl
 
@@ -430,6 +430,10 @@ class RunStore:
 
     def _partial_path(self, state: ShardState) -> str:
         return os.path.join(self.store.work, self._run, f"{state.shard.name}.partial")
+
+
+def random_id() -> str:
+    return os.urandom(16).hex()  # a UUID says no more, and its module takes long to load
 
 
 def manifest_name(file: str) -> str:
