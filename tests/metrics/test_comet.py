@@ -19,7 +19,7 @@ pytest.importorskip("transformers", reason="needs the extra minrisk[comet]")
 
 import minrisk
 from comet_models import CHECKPOINTS, DATA, GOLDEN, cast, enter_hub
-from commands import run, wait_for, write
+from commands import run, wait_for
 from minrisk._core.groups import Groups, WeightedRows
 from minrisk._core.metric import Ability
 from minrisk._core.process import progress_listener
@@ -155,17 +155,6 @@ def test_the_mean_distance_is_that_of_a_loop(count):
     weights = torch.rand(count, generator=rng)
     expected = ((mt[:, None] - refs[None]).abs() * weights[None, :, None]).sum(1)
     assert_close(mean_distance(mt, refs, weights), expected, "fp32")
-
-
-def test_little_memory_changes_nothing():
-    roomy, tight = comet(), comet(memory=1e-6, tokens=1)
-    texts = list(dict.fromkeys(TEXTS))
-    segment = minrisk.Segment(texts, source=TEXTS[0])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for strategy in (minrisk.Standard, minrisk.Aggregate, minrisk.AggregateToFine):
-            ours, theirs = (strategy(m).rank([segment])[0] for m in (roomy, tight))
-            assert_close(ours.utility, theirs.utility, "fp32")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -538,15 +527,6 @@ def test_the_checkpoint_knows_better_than_the_file_beside_it(tmp_path):
     (folder / "checkpoints" / "model.ckpt").write_bytes(file.read_bytes())
     (folder / "hparams.yaml").write_text("class_identifier: regression_metric\npool: max\n")
     assert checkpoint.load(str(folder)).architecture.pool == "avg"
-
-
-def test_decode_with_comet_from_the_command_line(tmp_path):
-    samples = write(tmp_path / "x.jsonl", {"source": TEXTS[0], "samples": TEXTS[:4]},
-                    {"source": TEXTS[1], "samples": TEXTS[2:4]})
-    result = run("decode", samples, "--metric", "comet", "--metric.model", CHECKPOINTS / ONE,
-                 "--metric.device", "cpu", "--strategy", "aggregate-to-fine", "--keep", "2")
-    assert result.code == 0, result.err
-    assert [set(r) for r in result.records] == [{"id", "text", "index", "utility"}] * 2
 
 
 @pytest.mark.parametrize(("model", "message"), [

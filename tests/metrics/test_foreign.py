@@ -439,13 +439,6 @@ def test_a_child_that_left_the_session_does_not_hold_the_run(script):
     os.kill(int(started.read_text()), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("options", [{"command": " "}, {"command": "cat", "timeout": 0},
-                                     {"command": "cat", "restarts": -1}])
-def test_options_of_a_program_that_make_no_sense_are_refused(options):
-    with pytest.raises(minrisk.InputError, match="command: "):
-        Command(**options)
-
-
 def test_the_metric_that_ran_scripts_of_evaluate_says_what_to_use_instead():
     with pytest.raises(minrisk.InputError, match=r"'evaluate' was removed; use python:module:"):
         METRICS.make("evaluate:overlap", run_code=True)

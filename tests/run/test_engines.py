@@ -136,7 +136,7 @@ LEAVING = {"quit": "SystemExit: 3", "panic": "PanicError: no such byte", "exit":
            "interrupt": "KeyboardInterrupt", "hang": "segment timeout"}
 
 
-@pytest.mark.parametrize("ways", [("quit", "panic"), ("exit", "interrupt"), ("hang",)],
+@pytest.mark.parametrize("ways", [("quit", "panic"), ("exit", "interrupt", "hang")],
                          ids="-".join)
 def test_a_metric_that_leaves_or_hangs_costs_its_segment(engine, flag, tmp_path, ways,
                                                          monkeypatch):

@@ -136,6 +136,7 @@ def guarded(tmp_path):
         head.terminate()
 
 
+@pytest.mark.slow  # another cluster; test_reference_parts_ray has its refusal
 def test_a_cluster_that_wants_a_token_says_so(guarded, tmp_path, monkeypatch):
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.delenv(name, raising=False)

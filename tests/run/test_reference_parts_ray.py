@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,17 @@ ray = pytest.importorskip("ray", reason="needs the extra minrisk[ray]")
 def test_no_cluster_at_an_address_is_told(address):
     with pytest.raises(minrisk.MinriskError, match=f"no Ray cluster at {address}"):
         minrisk.decode_parts(HYPS, [REFS], engine="ray", address=address)
+
+
+def test_a_cluster_that_refuses_this_process_is_told(monkeypatch):
+    """Before Ray would take a minute to say so."""
+    refusal = "Traceback\nray.exceptions.AuthenticationError: no token"
+    monkeypatch.setattr("subprocess.run", lambda command, **_: subprocess.CompletedProcess(
+        command, 1, "", refusal))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(minrisk.InputError, match=r"no token; set .*RAY_AUTH_TOKEN"):
+            minrisk.decode_parts(HYPS, [REFS], engine="ray", address=address)
 
 
 def test_the_command_reads_files_on_the_cluster(cluster, tmp_path):

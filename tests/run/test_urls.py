@@ -134,42 +134,9 @@ def test_a_working_folder_is_for_urls(inputs, tmp_path, output):
     assert "--work goes with a URL as output" in result.err
 
 
-def interrupted(few: list[Path], work: Path) -> tuple[object, ...]:
-    """The command of a run that was killed within its last shard."""
-    args = ("decode", *few, "-o", URL, "--batch-size", "2", "--workers", "1",
-            "--metric", "python:faults:slow")
-    with start(*args) as process:
-        wait_for_results(process, work, "3")
-        process.kill()
-    return args
-
-
-def test_where_the_working_folder_is_left_its_blocks_are_kept(few, out, work):
-    args = interrupted(few, work)
-    [partial] = partials(work)
-    kept = partial.read_text().count("\n")
-    result = run(*args, "--resume")
-    assert result.code == 0
-    assert f"3 of 4 shards and {7 + 2 * kept} segments finished" in result.err
-    assert partials(work) == []
-    expected = run("decode", few[3], "--metric", "python:faults:equal").out
-    assert (out / "3.jsonl").read_text() == expected
-
-
-def test_where_the_working_folder_is_lost_finished_shards_are_kept(few, out, work):
-    args = interrupted(few, work)
-    shutil.rmtree(work)
-    Bucket.uploads.clear()
-    result = run(*args, "--resume")
-    assert result.code == 0
-    assert "3 of 4 shards and 7 segments finished" in result.err
-    assert [name for name in Bucket.uploads if name[0].isdigit()] == ["3.jsonl"]
-    assert len(lines(out)) == 4
-
-
-@pytest.mark.parametrize("name", ["0.jsonl", "3.jsonl", ".errors.jsonl", ".manifest.json"])
-@pytest.mark.parametrize("is_lost", [False, True])
-def test_an_upload_that_fails_is_told_and_gone_on_from(inputs, out, work, name, is_lost, tmp_path):
+@pytest.mark.parametrize("name", ["3.jsonl", ".errors.jsonl", ".manifest.json"])
+def test_an_upload_that_fails_is_told_and_gone_on_from(inputs, out, work, name, tmp_path):
+    """With what test_crashes.py says of the files, and a message."""
     write(inputs / "5.jsonl", {"id": "x", "samples": ["bad"]}, *segments(3, 5))
     args = ("decode", f"{inputs}/*", "--metric", "python:faults:equal", "-o")
     assert run(*args, f"{tmp_path}/here/").code == SOME_FAILED
@@ -180,8 +147,6 @@ def test_an_upload_that_fails_is_told_and_gone_on_from(inputs, out, work, name, 
     assert "Traceback" not in result.err
     seen = (out / name).read_bytes() if (out / name).exists() else b""
     assert seen in (b"", (tmp_path / "here" / name).read_bytes())
-    if is_lost:
-        shutil.rmtree(work, ignore_errors=True)
     assert run(*args, URL, "--resume").code == SOME_FAILED
     assert lines(out) == lines(tmp_path / "here")
     assert errors(out) == errors(tmp_path / "here")
