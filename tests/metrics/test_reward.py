@@ -141,8 +141,9 @@ def test_the_examples_of_the_page_run_as_written(tmp_path, monkeypatch, capsys):
     (tmp_path / "samples.jsonl").write_text(json.dumps(line))
     (tmp_path / "rewards.py").write_text(blocks("docs/guides/judges.md", "py")[1])
     commands = [line.replace("MODEL", folder).replace("--keep 16", "--keep 4")
-                for line in "".join(blocks("docs/guides/judges.md", "console")).splitlines()]
-    assert len(commands) == 4
+                for block in blocks("docs/guides/judges.md", "console") if "reward:MODEL" in block
+                for line in block.splitlines()]
+    assert commands
     for command in commands:
         _, name, *args = shlex.split(command.removeprefix("$ "))
         done = run(name, *args)
