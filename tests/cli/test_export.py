@@ -208,7 +208,7 @@ def test_datasets_loads_the_pairs(bundled, tmp_path, args):
 
 
 @pytest.fixture
-def exported(tmp_path):
+def exported(tmp_path, inline):
     """A folder of two shards, with a segment that failed."""
     for name in ("a", "b"):
         write(tmp_path / f"{name}.jsonl", {"source": "x", "samples": ["y"]},

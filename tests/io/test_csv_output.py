@@ -103,7 +103,7 @@ def test_python_writes_what_the_command_does(samples, tmp_path):
     assert (tmp_path / "cli").read_bytes() == (tmp_path / "api").read_bytes()
 
 
-def test_every_shard_has_a_header_also_when_it_is_resumed(tmp_path):
+def test_every_shard_has_a_header_also_when_it_is_resumed(tmp_path, inline):
     """An empty one has nothing else."""
     source = write_shards(tmp_path / "in", 3, 0)
     write(source / "2.jsonl", {"samples": ["a", "b"]}, {"samples": ["c", "c"]})
@@ -121,7 +121,7 @@ def test_every_shard_has_a_header_also_when_it_is_resumed(tmp_path):
     assert lines(tmp_path / "out") == expected
 
 
-def test_a_run_with_failures_is_resumed_to_the_same_bytes(tmp_path, monkeypatch):
+def test_a_run_with_failures_is_resumed_to_the_same_bytes(tmp_path, monkeypatch, inline):
     monkeypatch.setenv("MINRISK_TEST_FLAG", str(tmp_path / "flag"))
     path = write(tmp_path / "in.jsonl", {"samples": ["panic", "b"]}, {"samples": ["c", "c"]})
     args = ("decode", path, "--metric", "python:faults:leaving", "-q")

@@ -65,7 +65,7 @@ def test_types_are_those_of_all_row_groups(tmp_path, monkeypatch):
     assert file.read().column("n").to_pylist() == values
 
 
-def test_shards_of_parquet_are_parquet_under_their_names(tmp_path):
+def test_shards_of_parquet_are_parquet_under_their_names(tmp_path, inline):
     (tmp_path / "in").mkdir()
     pyarrow = pytest.importorskip("pyarrow")
     for name in ("a", "b"):

@@ -195,7 +195,7 @@ def test_outputs_may_be_called_like_anything_and_other_files_are_left_alone(tmp_
 
 @pytest.mark.parametrize(("output", "link"), [
     ("out/", "out/.minrisk"), ("out/x.jsonl", "out/.x.jsonl.minrisk")])
-def test_a_link_in_the_place_of_the_working_folder_is_refused(tmp_path, output, link):
+def test_a_link_in_the_place_of_the_working_folder_is_refused(tmp_path, output, link, inline):
     """What it leads to would be removed."""
     samples, precious = write(tmp_path / "in.jsonl", *segments(3)), tmp_path / "precious"
     (tmp_path / "out").mkdir()
@@ -209,7 +209,7 @@ def test_a_link_in_the_place_of_the_working_folder_is_refused(tmp_path, output, 
     assert (precious / "notes.txt").read_text() == "precious"
 
 
-def test_only_own_files_are_removed_from_the_working_folder(tmp_path):
+def test_only_own_files_are_removed_from_the_working_folder(tmp_path, inline):
     samples, work = write(tmp_path / "in.jsonl", *segments(3)), tmp_path / "out" / ".minrisk"
     work.mkdir(parents=True)
     (work / "notes.txt").write_text("precious")
@@ -218,7 +218,7 @@ def test_only_own_files_are_removed_from_the_working_folder(tmp_path):
     assert [path.name for path in work.iterdir() if path.name != "lock"] == ["notes.txt"]
 
 
-def test_the_working_folder_is_no_output(tmp_path):
+def test_the_working_folder_is_no_output(tmp_path, inline):
     for name in (".minrisk", "a"):
         (tmp_path / "in" / name).mkdir(parents=True)
         write(tmp_path / "in" / name / "x.jsonl", *segments(1))
@@ -256,7 +256,7 @@ def test_what_concerns_every_segment_ends_the_run_and_records_nothing(
     assert sample("-o", output).code == 0
 
 
-def test_a_model_that_is_missing_ends_the_run(tmp_path):
+def test_a_model_that_is_missing_ends_the_run(tmp_path, inline):
     path = write(tmp_path / "in.jsonl", {"source": "s", "samples": ["a", "b"]})
     result = run("decode", path, "--metric", "mqm", "--metric.model", f"{tmp_path}/none", "-o",
                  f"{tmp_path}/out/", "--workers", "1")
@@ -298,7 +298,7 @@ def test_failures_that_are_tried_again_count_once(tmp_path, inline):
     assert len(errors(tmp_path / "out")) == 2
 
 
-def test_shards_that_all_break_off_end_the_run_with_the_first_reason(tmp_path):
+def test_shards_that_all_break_off_end_the_run_with_the_first_reason(tmp_path, inline):
     for name in "ab":
         (tmp_path / f"{name}.jsonl.gz").write_bytes(gzip.compress(b"x" * 1000)[:15])
     result = run("decode", f"{tmp_path}/*.gz", "-o", f"{tmp_path}/out/", "--workers", "1")
@@ -351,7 +351,7 @@ def test_a_run_of_an_earlier_version_is_resumed(tmp_path, monkeypatch, inline):
         path.name for path in (tmp_path / "new").iterdir()}
 
 
-def test_a_manifest_of_something_else_is_left_alone(tmp_path):
+def test_a_manifest_of_something_else_is_left_alone(tmp_path, inline):
     inputs, out = write_shards(tmp_path / "in", 9), tmp_path / "out"
     out.mkdir()
     (out / "manifest.json").write_text('{"files": []}')
