@@ -63,22 +63,18 @@ class Corpus:
     text: TextFiles | None = None  # for plain text: how lines form segments
     limit: int | None = None  # maximum number of records to read
 
-    def reader(self, lines: SampleReader | PromptReader) -> ShardedReader:
-        """The reader of all records; `lines` is used for files of JSON lines, and for objects."""
+    def inputs(self, lines: SampleReader | PromptReader) -> dict[str, Any]:
+        """What a `Job` says of its input; `lines` reads files of JSON lines, and objects."""
         reader: ShardedReader = lines
-        if not self.files:
-            reader = _object_reader(self.objects, lines)
+        parser: Reader | None = None
+        if not self.files:  # workers parse objects without having all of them
+            reader, parser = _object_reader(self.objects, lines), _object_reader((), lines)
         elif self.text is not None and isinstance(lines, SampleReader):
             reader = self.text.reader(lines.weighting)
-        return reader if self.limit is None else LimitedReader(reader, self.limit)
-
-    def parser(self, lines: SampleReader | PromptReader) -> Reader | None:
-        """The reader with which workers parse objects, without the objects; None for files."""
-        return None if self.files else _object_reader((), lines)
-
-    @property
-    def further_files(self) -> list[InputFile]:
-        return self.text.further_files() if self.text else []
+        if self.limit is not None:
+            reader = LimitedReader(reader, self.limit)
+        return {"files": self.files, "reader": reader, "parser": parser,
+                "also_read": self.text.further_files() if self.text else []}
 
     @property
     def settings(self) -> dict[str, Any]:

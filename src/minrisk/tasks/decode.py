@@ -188,8 +188,7 @@ class Decoding:
         lines = self.reader(self.corpus.files, self.weighting, self.oracle,
                             is_vote=self.strategy.metric.is_vote)
         return Job(
-            files=self.corpus.files,
-            reader=self.corpus.reader(lines),
+            **self.corpus.inputs(lines),
             pools=[config.pool(*checks, choose, *stages)],
             settings=settings_of(self.strategy) | self.corpus.settings | {
                 "weights": self.weighting, "oracle": self.oracle, **settings},
@@ -198,8 +197,6 @@ class Decoding:
             columns=columns,
             block=BATCH if choose.loads_model else LIGHT_BLOCK,
             matrix=matrix,
-            parser=self.corpus.parser(lines),
-            also_read=self.corpus.further_files,
         )
 
 

@@ -95,12 +95,10 @@ class Sampling:
             format: OutputFormat, columns: Sequence[str], matrix: str | None = None) -> Job:
         """The job with these pools of workers; the first one samples."""
         options = self.options
-        lines = PromptReader(self.corpus.files, options.input_format)
         drawn = {"n": options.num_samples, "seed": options.seed, **(drawing or {})}
         references = self._references
         return Job(
-            files=self.corpus.files,
-            reader=self.corpus.reader(lines),
+            **self.corpus.inputs(PromptReader(self.corpus.files, options.input_format)),
             pools=pools,
             settings=settings_of(self.sampler, "sampler") | drawn | references | {
                 "input_format": options.input_format, "on_blank": options.on_blank, **settings},
@@ -109,7 +107,6 @@ class Sampling:
             columns=columns,
             block=self.sampler.batch_size(options.num_samples),
             matrix=matrix,
-            parser=self.corpus.parser(lines),
             is_streaming=self.sampler.streams,
         )
 

@@ -66,8 +66,8 @@ class Validating:
                  further: Mapping[str, AnyMetric | Strategy]) -> None:
         self._corpus, self._scope = replace(corpus, limit=scope.limit), scope
         lines = SampleReader(corpus.files, weighting)
-        self._reader = PreviewReader(self._corpus.reader(lines))
-        self._parser = self._corpus.parser(lines)
+        self._inputs = self._corpus.inputs(lines)
+        self._reader = PreviewReader(self._inputs["reader"])
         for name in strategies or ():
             STRATEGIES.get(name)  # raises InputError for unknown names
         names = strategies
@@ -91,14 +91,12 @@ class Validating:
         study = self.study
         last = collect(results_of) if config.output is None else config.write(TrialResultsWriter())
         return Job(
-            files=self._corpus.files,
-            reader=self._reader,
+            **self._inputs | {"reader": self._reader,
+                              "parser": self._inputs["parser"] or self._inputs["reader"]},
             pools=[config.pool(Evaluate(study, self._scope.gold), last)],
             settings={"signature": study.signature, "limit": self._scope.limit,
                       "trials": [trial.label for trial in study.trials]},
             signatures=[study.signature],
-            parser=self._parser or self._reader.reader,
-            also_read=self._corpus.further_files,
         )
 
     def result(self, config: RunOptions, collected: Sequence[TrialResults | None],
