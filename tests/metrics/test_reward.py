@@ -139,7 +139,7 @@ def test_the_examples_of_the_page_run_as_written(tmp_path, monkeypatch, capsys):
     folder = save_classifier(tmp_path / "model", "bert")
     line = {"source": SOURCE, "samples": HYPS, "logprobs": [-4.0, -3.0, -6.0, -1.0, -2.0]}
     (tmp_path / "samples.jsonl").write_text(json.dumps(line))
-    (tmp_path / "rewards.py").write_text(blocks("docs/guides/judges.md", "py")[1])
+    (tmp_path / "rewards.py").write_text(blocks("docs/guides/judges.md", "py")[-1])
     commands = [line.replace("MODEL", folder).replace("--keep 16", "--keep 4")
                 for block in blocks("docs/guides/judges.md", "console") if "reward:MODEL" in block
                 for line in block.splitlines()]
