@@ -93,7 +93,8 @@ def _random_halves(path: str, metric: Any) -> dict[str, Any]:
                                np.mean(rows, axis=0).tolist(), strict=True))
         for level in LEVELS:
             found[name][f"level {level}"] = dict(zip(
-                ("answered", "error"), _kept(columns[name], right, name, level), strict=True))
+                ("answered", "error", "kept"), _kept(columns[name], right, name, level),
+                strict=True))
     return found
 
 
@@ -117,16 +118,20 @@ def _isotonic(values: Any, right: Any) -> Any:
 
 
 def _kept(values: Any, right: Any, name: str, level: float) -> Iterator[float]:
-    """The share that is answered in the other half, and the error of all that are."""
-    answered = wrong = 0
+    """The share that is answered in the other half, the error of all that are, and the share of
+    splits with an error of at most 15% of at least 40% that are answered.
+    """
+    answered = wrong = kept = 0
     for seed in range(HALVES):
         order = np.random.default_rng(seed).permutation(right.size)
         report = calibrated({name: values[order]}, right[order], level=level, resamples=2)
         one = next(g for g in report.guarantees if g.max_error == MAX_ERROR)
         answered += one.answered * right.size
         wrong += (one.error or 0) * one.answered * right.size
+        kept += one.answered >= 0.4 and (one.error or 0) <= 0.15
     yield answered / (HALVES * right.size)
     yield wrong / max(answered, 1)
+    yield kept / HALVES
 
 
 def _tested(calibration: minrisk.Calibration, path: str, metric: Any) -> dict[str, Any]:
@@ -166,13 +171,13 @@ def write_tables(made: dict[str, Any]) -> None:
             one["one"], one["chosen"], *one["any_of"].values()))])
     text = _replaced(text, "coverage", rows)
     rows = [["choice by", "signal", "ECE", "Brier", "of an isotonic map: ECE, Brier",
-             *(f"level {level}: answered, error" for level in LEVELS)],
+             *(f"level {level}: answered, error, kept" for level in LEVELS)],
             ["---"] * (5 + len(LEVELS))]
     for metric, found in made["metrics"].items():
         for name, one in found["random halves"].items():
             rows.append([metric, f"`{name}`", f"{one['ece']:.3f}", f"{one['brier']:.3f}",
                          f"{one['isotonic ece']:.3f}, {one['isotonic brier']:.3f}", *(
-                "{answered:.0%}, {error:.1%}".format(**one[f"level {level}"])
+                "{answered:.0%}, {error:.1%}, {kept:.0%}".format(**one[f"level {level}"])
                 for level in LEVELS)])
     readme.write_text(_replaced(text, "halves", rows), encoding="utf-8")
 

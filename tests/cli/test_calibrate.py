@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+from base64 import b64encode
 from dataclasses import replace
+from hashlib import sha256
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -239,3 +243,25 @@ def test_a_run_is_not_resumed_with_another_calibration(tmp_path, samples, best, 
     assert run(*args, "--resume").code == 0
     run("calibrate", best, "--signal", "utility", "-o", calibration, "--overwrite")
     assert "cannot resume" in run(*args, "--resume").err
+
+
+def test_the_page_has_figures_and_all_signals_and_runs_nothing(tmp_path, best):
+    page = tmp_path / "page.html"
+    hostile = best.rename(tmp_path / "<b>best&.jsonl")
+    found = json.loads(run("calibrate", hostile, "--format", "json", "--report", page).out)
+    html = page.read_text(encoding="utf-8")
+    assert "<script" not in html
+    assert "&lt;b&gt;best&amp;.jsonl" in html
+    style = html.partition("<style>")[2].partition("</style>")[0]
+    digest = b64encode(sha256(style.encode()).digest()).decode()
+    assert f"style-src &#x27;sha256-{digest}&#x27;" in html
+    assert "style=" not in html  # which the policy forbids
+    for signal in found["report"]["signals"]:
+        assert f'<td class="number">{signal["name"]}</td>' in html
+    assert html.count("<circle") == len(found["report"]["bins"])
+    tree = ElementTree.fromstring("<all>" + "".join(
+        re.findall(r"<svg.*?</svg>", html, re.DOTALL)) + "</all>")
+    numbers = [float(part) for line in tree.iter("polyline")
+               for part in re.split("[ ,]", line.get("points"))]
+    assert numbers
+    assert all(0 <= number <= 360 for number in numbers)

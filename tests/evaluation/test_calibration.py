@@ -236,11 +236,8 @@ def test_the_report_has_a_figure(tmp_path):
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
 
-def test_the_figure_has_each_ranking_of_choices_once():
-    pytest.importorskip("matplotlib")
-    from minrisk.evaluation.figure import _distinct_signals
-
+def test_figures_have_each_ranking_of_choices_once():
     values, right = drawn(0)
     columns = {"confidence.share": values, "uncertainty.largest": values, "utility": -values}
     report = own.calibrated(columns, right, "utility")
-    assert [one.name for one in _distinct_signals(report)] == ["utility", "confidence.share"]
+    assert [one.name for one in report.distinct_signals(6)] == ["utility", "confidence.share"]

@@ -19,9 +19,11 @@ from minrisk.cli.decode import InputOptions
 from minrisk.cli.execute import QUIET_HELP, configure_process
 from minrisk.evaluation.figure import check_figure
 from minrisk.io.files import check_writable
-from minrisk.io.store import check_new
+from minrisk.io.store import check_new, write_text
+from minrisk.report.calibration_page import calibration_page
 from minrisk.run.driver import check_files
 from minrisk.tasks.calibrate import CalibrateOptions, report_of
+from minrisk.tasks.inspect import title_of
 
 
 @dataclass(frozen=True)
@@ -53,14 +55,19 @@ class CalibrateOutput:
         (), section="Output", metavar="FILE",
         help="Figure of the map and of the error by the share that is answered: .png, .svg or .pdf "
         "(minrisk[plot]).")
+    report: str | None = flag(
+        None, section="Output", metavar="FILE",
+        help="HTML page with the same figures, and a table of all signals and thresholds.")
     quiet: bool = flag(False, "-q", help=QUIET_HELP)
 
     def check(self, inputs: InputOptions) -> None:
         """Raise an InputError for files that cannot be written, before the work begins."""
-        written = [*self.plot, *([] if self.output is None else [self.output])]
+        written = [*self.plot, *filter(None, (self.output, self.report))]
         check_files(inputs.paths(), written=written)
         for path in self.plot:
             check_figure(path)
+        if self.report is not None:
+            check_writable(self.report)
         if self.output is not None:
             check_new(self.output, self.overwrite)
             check_writable(self.output)
@@ -68,7 +75,7 @@ class CalibrateOutput:
 
 @command(examples="""\
   minrisk decode samples.jsonl --metric exact-match --confidence -o best.jsonl
-  minrisk calibrate best.jsonl -o calibration.json --plot calibration.svg
+  minrisk calibrate best.jsonl -o calibration.json --report calibration.html
   minrisk calibrate best.jsonl --gold reference --metric chrf --threshold 60 -o calibration.json
   minrisk decode more.jsonl --metric exact-match --calibration calibration.json --max-error 0.1""")
 def calibrate(metric: GoldMetric, inputs: InputOptions, options: CalibrateOptions,
@@ -93,6 +100,8 @@ def calibrate(metric: GoldMetric, inputs: InputOptions, options: CalibrateOption
         report.save(output.output)
     for path in output.plot:
         report.plot(path)
+    if output.report is not None:
+        write_text(output.report, calibration_page(report, title_of(inputs.corpus().files)))
     if output.format == "json":
         click.echo(json.dumps(report.as_json(), indent=1))
     else:

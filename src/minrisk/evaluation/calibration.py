@@ -105,6 +105,14 @@ class CalibrationReport:
         """The number of choices to which it was fitted."""
         return len(self.calibration.right)
 
+    def distinct_signals(self, most: int) -> list[SignalQuality]:
+        """The calibrated signal and the best others, without those that rank choices identically.
+        """
+        ranked = sorted(self.signals, key=lambda one: (one.name != self.calibration.signal,
+                                                       one.aurc.value))
+        distinct = {tuple(one.curve): one for one in reversed(ranked)}  # keeps the first of equals
+        return list(reversed(distinct.values()))[:most]
+
     def as_json(self) -> dict[str, Any]:
         """The dictionary that `save` writes and `minrisk calibrate --format json` prints."""
         report = {"choices": self.choices, "right": self.right, "left_out": self.left_out,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minrisk._core.errors import InputError, needs_extra
-from minrisk.evaluation.calibration import CalibrationReport, SignalQuality
+from minrisk.evaluation.calibration import CalibrationReport
 from minrisk.evaluation.study import Study
 from minrisk.evaluation.validation import Summary, TrialSummary
 from minrisk.io.store import write_whole
@@ -89,21 +89,13 @@ def plot_calibration(report: CalibrationReport, path: str) -> None:
                      linestyle="none", markersize=5, zorder=4)
     _shares(reliability, "Share of right choices, by probability", "probability")
     styles = [AGGREGATION, N_BY_S, *OTHERS]
-    for signal, style in zip(_distinct_signals(report), styles, strict=False):
+    for signal, style in zip(report.distinct_signals(_MAX_SIGNALS), styles, strict=False):
         places, errors = zip(*signal.curve, strict=True)
         risk.plot(places, errors, label=signal.name, color=style.colour, linestyle=style.line,
                   linewidth=2.0 if signal.name == report.calibration.signal else 1.0, zorder=3)
     _shares(risk, "Share of wrong choices, by what is answered", "share that is answered")
     legend(figure)
     save(figure, path)
-
-
-def _distinct_signals(report: CalibrationReport) -> list[SignalQuality]:
-    """The calibrated signal and the best others, without those that rank choices identically."""
-    ranked = sorted(report.signals, key=lambda one: (one.name != report.calibration.signal,
-                                                     one.aurc.value))
-    distinct = {tuple(one.curve): one for one in reversed(ranked)}  # keeps the first of equals
-    return list(reversed(distinct.values()))[:_MAX_SIGNALS]
 
 
 def _shares(axes: Any, title: str, label: str) -> None:

@@ -156,13 +156,13 @@ def _hash(text: str) -> str:
 
 def _template(title: str, words: Mapping[str, str], index: bytes) -> tuple[bytes, bytes]:
     """The page before the details, and after them."""
-    style = _asset("style.css")
-    script = "(() => {\n'use strict';\n" + "\n".join(map(_asset, SCRIPTS)) + "})();\n"
+    style = asset("style.css")
+    script = "(() => {\n'use strict';\n" + "\n".join(map(asset, SCRIPTS)) + "})();\n"
     values = {"POLICY": policy(style, script), "STYLE": style, "SCRIPT": script,
-              "TITLE": _escaped(title)}
+              "TITLE": escaped(title)}
     for name, word in words.items():
         values |= {name: word, name.capitalize(): word.capitalize()}
-    head, end = _filled(_asset("page.html"), values).encode().split(b"%DETAILS%")
+    head, end = _filled(asset("page.html"), values).encode().split(b"%DETAILS%")
     return head.replace(b"%INDEX%", index), end
 
 
@@ -172,12 +172,12 @@ def _filled(template: str, values: Mapping[str, str]) -> str:
     return template
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """The text, escaped for HTML and for the placeholders of the template."""
     return escape(text.encode("utf-8", "replace").decode()).replace("%", "&#37;")
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
     return (files("minrisk.report") / "assets" / name).read_text(encoding="utf-8")
 
 
