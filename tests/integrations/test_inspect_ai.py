@@ -15,7 +15,6 @@ from inspect_ai.solver import SolverSpec, chain, generate, system_message
 import minrisk
 from minrisk.integrations.inspect_ai import consensus, consensus_of_epochs
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # those of Inspect's own packages
 NUMBERS = {"metric": "exact-match", "metric_options": {"pattern": r"\d+"}}
 
 
