@@ -59,6 +59,7 @@ PROGRAMS = [Program(name, tuple(arguments.split())) for name, arguments in (
     ("comet-formats", "benchmarks/comet/formats.py"),
     ("comet-tables", "benchmarks/comet/table.py"),
     ("sampling", "benchmarks/sampling/run.py --model {opus} --output benchmarks/sampling/cpu.json"),
+    ("sampling-ct2", "benchmarks/sampling/against_ct2.py --model {opus}"),
     ("scale", "benchmarks/scale/run.py"),
     ("scale-references", "benchmarks/scale/references.py"),
     ("scale-shards", "benchmarks/scale/shards.py"),

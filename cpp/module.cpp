@@ -325,7 +325,7 @@ void likely(Array<const Value, 2> logits, double least, Array<std::int64_t, 2> t
              });
 }
 
-constexpr std::size_t spare_lanes = 16, attended_a_thread = 1 << 21;
+constexpr std::size_t attended_a_thread = 1 << 21;
 
 template <class Value>
 void self_attention(Array<const Value, 3> queries, Array<const Value, 3> keys,
@@ -341,7 +341,8 @@ void self_attention(Array<const Value, 3> queries, Array<const Value, 3> keys,
         queries.data(), keys.data(), values.data(), cache.data(),
         cache.data() + slots * heads * size, paths.data(), std::int64_t(tokens),
         std::int64_t(heads), std::int64_t(size), 1 / std::sqrt(float(size)), out.data()};
-    each_row(rows, tokens + spare_lanes, 1 + rows * tokens * heads * size / attended_a_thread,
+    each_row(rows, minrisk::attention_floats(heads, tokens, size),
+             1 + rows * tokens * heads * size / attended_a_thread,
              threads, [&](std::int64_t row, float* buffer) {
                  sampling_kernels<Value>().self_attention(problem, row, buffer);
              });
@@ -361,7 +362,8 @@ void cross_attention(Array<const Value, 3> queries, Array<const Value, 5> cache,
         queries.data(), cache.data(), cache.data() + half, sources.data(), lengths.data(),
         std::int64_t(capacity), std::int64_t(heads), std::int64_t(size),
         1 / std::sqrt(float(size)), out.data()};
-    each_row(rows, capacity + spare_lanes, 1 + rows * capacity * heads * size / attended_a_thread,
+    each_row(rows, minrisk::attention_floats(1, capacity, size),
+             1 + rows * capacity * heads * size / attended_a_thread,
              threads, [&](std::int64_t row, float* buffer) {
                  sampling_kernels<Value>().cross_attention(problem, row, buffer);
              });

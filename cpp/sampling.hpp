@@ -39,8 +39,14 @@ struct CrossAttention {
     Value* out;  // (R, heads, size)
 };
 
-// Each function runs one row, with `buffer` for its own use: one float for each block of logits, or
-// for each token and `lanes` more.
+constexpr int spare_lanes = 16;  // after the weights of the tokens of a head
+
+constexpr std::int64_t attention_floats(std::int64_t heads, std::int64_t tokens, std::int64_t size) {
+    return heads * (tokens + spare_lanes + size + 1);
+}
+
+// Each function runs one row, with `buffer` for its own use: one float for each 64 logits, or
+// `attention_floats`.
 template <class Value>
 struct SamplingKernels {
     void (*likely)(const LikelyProblem<Value>&, std::int64_t row, float* buffer);

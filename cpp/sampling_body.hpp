@@ -55,12 +55,6 @@ inline void store_float(std::uint16_t* to, float value) {  // rounds half to eve
         __builtin_memcpy(to + i * Floats::width, &values.parts[i], register_bytes);
 }
 
-[[gnu::always_inline]] inline void store_floats(std::uint16_t* to, const Floats& values) {
-    float lanes[float_lanes];
-    __builtin_memcpy(lanes, &values, sizeof lanes);
-    for (int i = 0; i < float_lanes; ++i) store_float(to + i, lanes[i]);
-}
-
 [[gnu::always_inline]] inline float sum(const Floats& values) {
     float lanes[float_lanes];
     __builtin_memcpy(lanes, &values, sizeof lanes);
@@ -168,83 +162,96 @@ void likely_of(const LikelyProblem<Value>& problem, std::int64_t row, float* top
     problem.totals[row] = total;
 }
 
-// Attention of one head of a row to `tokens` keys and values, which `key` and `value` find.
-template <class Value, class Key, class Find>
-[[gnu::always_inline]] inline void attend(const Value* query, std::int64_t size, float scale,
-                                          std::int64_t tokens, Key key, Find value, float* weights,
-                                          Value* out) {
+template <class Value>
+[[gnu::always_inline]] inline float dot(const Value* a, const Value* b, std::int64_t size) {
     const std::int64_t whole = size / float_lanes * float_lanes;
-    float top = below_all;
-    for (std::int64_t t = 0; t < tokens; ++t) {
-        const Value* other = key(t);
-        Floats products = {};
-        for (std::int64_t d = 0; d < whole; d += float_lanes) {
-            const Floats a = load_floats(query + d), b = load_floats(other + d);
-            for (int p = 0; p < Floats::count; ++p) products.parts[p] += a.parts[p] * b.parts[p];
-        }
-        float score = sum(products);
-        for (std::int64_t d = whole; d < size; ++d) score += as_float(query[d]) * as_float(other[d]);
-        weights[t] = score * scale;
-        top = weights[t] > top ? weights[t] : top;
-    }
-    float mass = 0;
-    for (std::int64_t t = 0; t < tokens; t += Floats::width) {
-        FloatRegister some;
-        __builtin_memcpy(&some, weights + t, sizeof some);  // the buffer has room for the last one
-        some = exponential(some - top);
-        __builtin_memcpy(weights + t, &some, sizeof some);
-        for (std::int64_t i = t; i < t + Floats::width && i < tokens; ++i) mass += weights[i];
-    }
+    Floats products = {};
     for (std::int64_t d = 0; d < whole; d += float_lanes) {
-        Floats found = {};
-        for (std::int64_t t = 0; t < tokens; ++t) {
-            const Floats values = load_floats(value(t) + d);
-            for (int p = 0; p < Floats::count; ++p)
-                found.parts[p] += values.parts[p] * weights[t];
-        }
-        for (int p = 0; p < Floats::count; ++p) found.parts[p] /= mass;
-        store_floats(out + d, found);
+        const Floats one = load_floats(a + d), other = load_floats(b + d);
+        for (int p = 0; p < Floats::count; ++p) products.parts[p] += one.parts[p] * other.parts[p];
     }
-    for (std::int64_t d = whole; d < size; ++d) {
-        float found = 0;
-        for (std::int64_t t = 0; t < tokens; ++t) found += as_float(value(t)[d]) * weights[t];
-        store_float(out + d, found / mass);
-    }
+    float found = sum(products);
+    for (std::int64_t d = whole; d < size; ++d) found += as_float(a[d]) * as_float(b[d]);
+    return found;
 }
 
-// Writes the new key and value of a row, and attends to its own tokens.
+// Turns scores into weights, and returns their sum; the buffer has room for `float_lanes` more.
+[[gnu::always_inline]] inline float softmax(float* weights, std::int64_t tokens) {
+    float top = below_all, mass = 0;
+    for (std::int64_t t = 0; t < tokens; ++t) top = weights[t] > top ? weights[t] : top;
+    for (std::int64_t t = 0; t < tokens; t += Floats::width) {
+        FloatRegister some;
+        __builtin_memcpy(&some, weights + t, sizeof some);
+        some = exponential(some - top);
+        __builtin_memcpy(weights + t, &some, sizeof some);
+    }
+    for (std::int64_t t = 0; t < tokens; ++t) mass += weights[t];
+    return mass;
+}
+
+// sums += weight * values
 template <class Value>
-void self_attention_of(const SelfAttention<Value>& problem, std::int64_t row, float* weights) {
-    const std::int64_t width = problem.heads * problem.size;
-    const std::int32_t* path = problem.paths + row * problem.tokens;
-    const std::int64_t slot = path[problem.tokens - 1];
+[[gnu::always_inline]] inline void add_weighted(float* sums, const Value* values, float weight,
+                                                std::int64_t size) {
+    const std::int64_t whole = size / float_lanes * float_lanes;
+    for (std::int64_t d = 0; d < whole; d += float_lanes) {
+        Floats found = load_floats(sums + d);
+        const Floats some = load_floats(values + d);
+        for (int p = 0; p < Floats::count; ++p) found.parts[p] += some.parts[p] * weight;
+        store_floats(sums + d, found);
+    }
+    for (std::int64_t d = whole; d < size; ++d) sums[d] += as_float(values[d]) * weight;
+}
+
+// Writes the new key and value of a row, and attends to its own tokens: token by token, because the
+// heads of a token are adjacent and its neighbours may be anywhere.
+template <class Value>
+void self_attention_of(const SelfAttention<Value>& problem, std::int64_t row, float* buffer) {
+    const std::int64_t heads = problem.heads, size = problem.size, width = heads * size,
+                       tokens = problem.tokens, room = tokens + float_lanes;
+    const std::int32_t* path = problem.paths + row * tokens;
+    const std::int64_t slot = path[tokens - 1];
+    const Value* query = problem.queries + row * width;
     __builtin_memcpy(problem.cached_keys + slot * width, problem.keys + row * width,
                      width * sizeof(Value));
     __builtin_memcpy(problem.cached_values + slot * width, problem.values + row * width,
                      width * sizeof(Value));
-    for (std::int64_t head = 0; head < problem.heads; ++head) {
-        const std::int64_t at = head * problem.size;
-        attend(
-            problem.queries + row * width + at, problem.size, problem.scale,
-            problem.tokens,
-            [&](std::int64_t t) { return problem.cached_keys + path[t] * width + at; },
-            [&](std::int64_t t) { return problem.cached_values + path[t] * width + at; }, weights,
-            problem.out + row * width + at);
+    float *weights = buffer, *sums = buffer + heads * room;
+    for (std::int64_t t = 0; t < tokens; ++t) {
+        const Value* key = problem.cached_keys + path[t] * width;
+        for (std::int64_t h = 0; h < heads; ++h)
+            weights[h * room + t] = dot(query + h * size, key + h * size, size) * problem.scale;
     }
+    for (std::int64_t d = 0; d < width; ++d) sums[d] = 0;
+    float* masses = sums + width;
+    for (std::int64_t h = 0; h < heads; ++h) masses[h] = softmax(weights + h * room, tokens);
+    for (std::int64_t t = 0; t < tokens; ++t) {
+        const Value* value = problem.cached_values + path[t] * width;
+        for (std::int64_t h = 0; h < heads; ++h)
+            add_weighted(sums + h * size, value + h * size, weights[h * room + t], size);
+    }
+    for (std::int64_t d = 0; d < width; ++d)
+        store_float(problem.out + row * width + d, sums[d] / masses[d / size]);
 }
 
+// Head by head, in which the tokens of a source are adjacent.
 template <class Value>
-void cross_attention_of(const CrossAttention<Value>& problem, std::int64_t row, float* weights) {
-    const std::int64_t source = problem.sources[row], tokens = problem.lengths[source];
+void cross_attention_of(const CrossAttention<Value>& problem, std::int64_t row, float* buffer) {
+    const std::int64_t source = problem.sources[row], tokens = problem.lengths[source],
+                       size = problem.size;
+    float *weights = buffer, *sums = buffer + tokens + float_lanes;
     for (std::int64_t head = 0; head < problem.heads; ++head) {
-        const std::int64_t at = (row * problem.heads + head) * problem.size;
-        const std::int64_t first =
-            (source * problem.heads + head) * problem.capacity * problem.size;
-        attend(
-            problem.queries + at, problem.size, problem.scale, tokens,
-            [&](std::int64_t t) { return problem.keys + first + t * problem.size; },
-            [&](std::int64_t t) { return problem.values + first + t * problem.size; }, weights,
-            problem.out + at);
+        const std::int64_t at = (row * problem.heads + head) * size,
+                           first = (source * problem.heads + head) * problem.capacity * size;
+        for (std::int64_t t = 0; t < tokens; ++t)
+            weights[t] =
+                dot(problem.queries + at, problem.keys + first + t * size, size) * problem.scale;
+        const float mass = softmax(weights, tokens);
+        for (std::int64_t d = 0; d < size; ++d) sums[d] = 0;
+        for (std::int64_t t = 0; t < tokens; ++t)
+            add_weighted(sums, problem.values + first + t * size, weights[t], size);
+        for (std::int64_t d = 0; d < size; ++d)
+            store_float(problem.out + at + d, sums[d] / mass);
     }
 }
 

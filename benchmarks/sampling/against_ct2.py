@@ -270,12 +270,14 @@ def main() -> None:
     if args.child:
         print(json.dumps(measured(args)))
         return
-    results = {"machine": machine.describe("torch", "transformers", "ctranslate2"),
+    results: dict[str, Any] = {"machine": machine.describe("torch", "transformers", "ctranslate2"),
                "turns": args.turns, "unit": "microseconds per token, the least of all turns"}
     with tempfile.TemporaryDirectory() as folder:
         args.converted = args.converted or convert(args.model, folder)
-        results["runs"] = [*all_runs(args)]
-    args.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        results["runs"] = []
+        for run in all_runs(args):
+            results["runs"].append(run)
+            args.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     if args.output == RESULTS:
         fill_tables(results)
 

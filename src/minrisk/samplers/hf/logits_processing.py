@@ -32,7 +32,7 @@ from minrisk._core.errors import InputError
 from minrisk.samplers.hf.stop_strings import StopStrings
 from minrisk.samplers.hf.truncation import Candidates, Truncation
 
-_ROWS_PER_PART = 64  # rows at most whose logits are computed at a time
+_ROWS_PER_PART = 96  # whose logits are computed at a time: many more need new memory each time
 # settings that need more than the prefix, and the values that disable them
 _UNSUPPORTED_SETTINGS: dict[str, tuple[object, ...]] = {
     "guidance_scale": (None, 1, 1.0),
