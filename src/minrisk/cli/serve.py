@@ -6,7 +6,7 @@ import asyncio
 import atexit
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING, Literal
 
@@ -35,9 +35,10 @@ from minrisk.tasks.translate import ANSWER_SAMPLES
 if TYPE_CHECKING:
     from minrisk.openai.upstreams import UpstreamServer
     from minrisk.samplers.hf import Transformers
-    from minrisk.server.app import Server
     from minrisk.server.backends import Backend
     from minrisk.server.http import Keys, ListenConfig
+    from minrisk.server.monitoring import Recorder
+    from minrisk.server.processes import Process
     from minrisk.server.sampling import SampleLimit
     from minrisk.server.settings import Methods, Preset, Settings
 
@@ -84,6 +85,12 @@ class BackendOptions(ComponentOptions):
     alias: tuple[str, ...] = flag(
         (), section="Sampling", metavar="NAME=MODEL[,samples=N][,metric=M][,strategy=S]",
         help="Alias of a model, with its own way of choosing; may be given several times.")
+
+    presets: bool = flag(
+        False, section="Sampling", advanced=True,
+        help="Let clients choose by name: the model vote-16/MODEL, or the path "
+        "/mbr/vote-16/v1, for 16 samples and a vote; mbr-N is this server's own method, and "
+        "metrics of --allow-metric have their names.")
 
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
@@ -163,6 +170,8 @@ class ServerOptions:
         "accepts, such as that of a proxy; may be given several times.")
     allow_origin: str | None = flag(None, metavar="ORIGIN", advanced=True,
                                     help="Origin of web pages that may send requests (CORS).")
+    workers: int = flag(1, metavar="N", ge=1, advanced=True,
+                        help="Number of processes that serve the port.")
     page: bool = flag(False, advanced=True,
                       help="Show the state and the last requests, with their texts, at /.")
     record: str | None = flag(
@@ -215,28 +224,43 @@ def serve(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceOptio
     with needs_extra("serve", "serve"):
         from minrisk.server.executor import exit_beside_models
         from minrisk.server.http import ListenConfig
+        from minrisk.server.monitoring import Recorder
+        from minrisk.server.processes import Process, start
         from minrisk.server.sampling import SampleLimit
-    limit = SampleLimit(limits.concurrency, limits.queue)
     settings = _settings(sampling, method, choice, options, limits)
     _warn_without_keys(options.host, settings.keys)
     backend = _backend(sampling, limits)
+    recorder = Recorder(options.record) if options.record else None
+    config = ListenConfig(options.host, options.port, limits.grace)
+    process: Process | None = None
+    if options.workers > 1:
+        found, port = start(options.workers, options.host, options.port, limits.grace, _announce)
+        if not isinstance(found, Process):
+            return found
+        process, config = found, replace(config, port=port, shares_port=True)
+    counts = None if process is None else process.counts
+    limit = SampleLimit(limits.concurrency, limits.queue, counts)
     has_ended = Event()
     # registered first, so that it runs last
     atexit.register(lambda: exit_beside_models() if has_ended.is_set() else None)
-    asyncio.run(_serve(backend, settings, limit, options.record,
-                       ListenConfig(options.host, options.port, limits.grace)))
+    asyncio.run(_serve(backend, settings, limit, recorder, config, process))
     has_ended.set()
     return 0
 
 
-async def _serve(backend: Backend, settings: Settings, limit: SampleLimit, record: str | None,
-                 config: ListenConfig) -> None:
+async def _serve(backend: Backend, settings: Settings, limit: SampleLimit,
+                 recorder: Recorder | None, config: ListenConfig, process: Process | None) -> None:
     from minrisk.server.app import Server
     from minrisk.server.http import serve as run
-    from minrisk.server.monitoring import Recorder
 
-    server: Server = Server(backend, settings, limit, Recorder(record) if record else None)
-    await run(server, config, _announce)
+    if process is None:
+        await run(Server(backend, settings, limit, recorder), config, _announce)
+        return
+    server = Server(backend, settings, limit, recorder, ask=process.ask,
+                    compute_workers=process.compute_workers)
+    stop = asyncio.Event()
+    with process.connected(server.tell, stop):
+        await run(server, config, process.announce, stop)
 
 
 def _announce(url: str, problem: str | None) -> None:
@@ -275,7 +299,7 @@ def _settings(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceO
         deadline=limits.deadline, choosing_deadline=limits.choosing_deadline,
         max_body=limits.max_body << 20, keys=keys,
         hosts=Hosts(frozenset(map(str.lower, options.allow_host)) if is_private else None),
-        allow_origin=options.allow_origin, show_page=options.page)
+        allow_origin=options.allow_origin, presets=sampling.presets, show_page=options.page)
 
 
 def _backend(sampling: BackendOptions, limits: LimitOptions) -> Backend:

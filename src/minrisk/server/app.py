@@ -44,6 +44,7 @@ from minrisk.server.monitoring import (
     now,
     usage_counts,
 )
+from minrisk.server.processes import Ask, no_others
 from minrisk.server.requests import ClientRequest, read_json, read_ranking_request, read_request
 from minrisk.server.responses import (
     ABSTAINED,
@@ -75,6 +76,7 @@ _FIRST_ERROR = 400  # lowest HTTP status that is an error
 _SHUTDOWN_REPLIES = 1.0  # seconds to tell clients that the server is shutting down
 _LOGGED = ("distinct", "confidence", "abstained", "passed_through", "judge_usage", "models",
            "failed_models", "signature")
+_METRICS, _RECENT = "metrics", "recent"  # questions to other processes
 _trace: ContextVar[Trace] = ContextVar("trace")  # of the current request; set by the middleware
 
 T = TypeVar("T")
@@ -85,12 +87,13 @@ class Server:
     """An OpenAI-compatible server that answers with the best of a backend's samples."""
 
     def __init__(self, backend: Backend, settings: Settings, limit: SampleLimit,
-                 recorder: Recorder | None = None,
-                 write_log: Callable[[str], None] = log) -> None:
+                 recorder: Recorder | None = None, write_log: Callable[[str], None] = log,
+                 ask: Ask = no_others, compute_workers: int | None = None) -> None:
         self._backend = backend
         self._settings = settings
         self._limit = limit
         self._recorder = recorder
+        self._ask = ask
         self.write_log = write_log
         self._is_loaded = self._is_draining = False
         self._handling: set[asyncio.Task[Any]] = set()  # the handler of each open request
@@ -101,25 +104,28 @@ class Server:
         self.silent: set[object] = set()  # connections that have sent no request yet
         self.metrics = ServerMetrics(lambda: len(self._running), lambda: limit.requests_waiting,
                                      lambda: limit.in_use)
-        self.executor = RankingExecutor(os.cpu_count() or 1, self.metrics.count_judge_usage)
+        self.executor = RankingExecutor(compute_workers or os.cpu_count() or 1,
+                                        self.metrics.count_judge_usage)
 
     def application(self) -> web.Application:
         app = web.Application(middlewares=[self._middleware],
                               client_max_size=self._settings.max_body)
         app.on_response_prepare.append(hide_version)
+        for base in ("", *(["/mbr/{preset}"] if self._settings.presets else [])):
+            app.add_routes([
+                web.post(f"{base}/v1/chat/completions", self._chat),
+                web.post(f"{base}/v1/completions", self._completions),
+                web.post(f"{base}/v1/responses", self._responses),
+                web.get(f"{base}/v1/models", self._models),
+                web.get(base + "/v1/models/{id:.+}", self._model),
+                *([web.options(base + "/v1/{rest:.*}", self._preflight)]
+                  if self._settings.allow_origin else [])])
         app.add_routes([
-            web.post("/v1/chat/completions", self._chat),
-            web.post("/v1/completions", self._completions),
-            web.post("/v1/responses", self._responses),
             web.post("/v1/rank", self._rank),
-            web.get("/v1/models", self._models),
-            web.get("/v1/models/{id:.+}", self._model),
             web.get("/health", self._health),
             web.get("/ready", self._ready),
             web.get("/metrics", self._metrics),
             *([web.get("/", self._page)] if self._settings.show_page else []),
-            *([web.options("/v1/{rest:.*}", self._preflight)] if self._settings.allow_origin
-              else []),
         ])
         return app
 
@@ -278,16 +284,26 @@ class Server:
         return await self._complete(request, "completions")
 
     async def _complete(self, request: web.Request, api: API) -> web.StreamResponse:
-        client_request = read_request(api, await self._body(request, read_json), self._settings)
+        given = await self._body(request, read_json)
+        self._apply_preset(request, given)
+        client_request = read_request(api, given, self._settings)
         return await self._respond_to(request, client_request, CompletionFormat(self._encoder))
 
     async def _responses(self, request: web.Request) -> web.StreamResponse:
         found = await self._body(request, read_responses_request)
+        self._apply_preset(request, found.given, found.chat)
         takes_responses = await self._outcome(self._backend.takes_responses())
         client_request = (found.forwarded(self._settings) if takes_responses
                           else found.translated(self._settings))
         return await self._respond_to(request, client_request,
                                       ResponsesFormat(self._encoder, found.given, client_request))
+
+    def _apply_preset(self, request: web.Request, *bodies: Any) -> None:
+        """Write the preset of a path into the name of the model."""
+        if (preset := request.match_info.get("preset")) is not None:
+            for given in bodies:
+                if isinstance(given, dict):
+                    given["model"] = self._settings.model_of(preset, given.get("model"))
 
     async def _respond_to(self, request: web.Request, client_request: ClientRequest,
                           form: CompletionFormat) -> web.StreamResponse:
@@ -518,15 +534,18 @@ class Server:
     async def _list_models(self) -> list[dict[str, Any]]:
         settings = self._settings
         own = [*settings.aliases, *([settings.preset.model] if settings.preset.model else [])]
-        listed = [{"id": name, "object": "model", "created": 0, "owned_by": "minrisk"}
-                  for name in own]
-        if settings.preset.model is not None:
-            return listed
-        try:
-            theirs = await self._backend.models()
-        except MinriskError as error:
-            raise upstream_error(error) from None
-        return listed + [model for model in theirs if model["id"] not in own]
+        theirs: list[dict[str, Any]] = []
+        if settings.preset.model is None:
+            try:
+                theirs = await self._backend.models()
+            except MinriskError as error:
+                raise upstream_error(error) from None
+        methods = settings.named_strategies if settings.presets else ()
+        presets = [f"{method}-{settings.preset.samples}/{model}" for method in methods
+                   for model in dict.fromkeys([*own, *(model["id"] for model in theirs)])]
+        return [*({"id": name, "object": "model", "created": 0, "owned_by": "minrisk"}
+                  for name in (*own, *presets)),
+                *(model for model in theirs if model["id"] not in own)]
 
     async def _health(self, _: web.Request) -> web.Response:
         return await self._json({"status": "alive"})
@@ -537,6 +556,12 @@ class Server:
             return await self._json({"status": "not ready", "reason": problem}, status=503)
         return await self._json({"status": "ready"})
 
+    def tell(self, question: str) -> Any:
+        """The answer to a question of another process of this server."""
+        if question == _METRICS:
+            return self.metrics.state
+        return self._recent.records if self._recent is not None else []
+
     async def problem(self) -> str | None:
         """Why the server cannot answer completions now; None if it can."""
         if self._is_draining:
@@ -544,14 +569,15 @@ class Server:
         return await self._backend.problem() if self._is_loaded else "models are being loaded"
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(text=self.metrics.text(),
+        return web.Response(text=self.metrics.text(await self._ask(_METRICS)),
                             headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
 
     async def _page(self, _: web.Request) -> web.Response:
         assert self._recent is not None
         state = {"ready": await self.problem() or "yes", "in flight": len(self._running),
                  "queued": self._limit.requests_waiting, "samples at once": self._limit.in_use}
-        strategy, page = self._recent.snapshot(self._settings.preset.strategy, state)
+        strategy, page = self._recent.snapshot(self._settings.preset.strategy, state,
+                                               await self._ask(_RECENT))
         async with self._page_lock:
             content = await self._outcome(self.executor.run_with(strategy, page.render))
         return web.Response(body=content, content_type="text/html", charset="utf-8",

@@ -214,6 +214,7 @@ class ListenConfig:
     grace: float = 30.0  # seconds for unfinished requests at shutdown
     first_request: float = 30.0  # seconds within which a new connection must send a request
     keep_alive: float = 75.0  # seconds until an idle connection is closed
+    shares_port: bool = False  # with other processes of this server
 
 
 async def serve(server: Server, config: ListenConfig,
@@ -275,7 +276,8 @@ async def _listen(server: Server, runner: web.AppRunner, config: ListenConfig) -
                 connection.transport.abort()
 
     try:
-        return await loop.create_server(protocol, config.host, config.port, backlog=_BACKLOG)
+        return await loop.create_server(protocol, config.host, config.port, backlog=_BACKLOG,
+                                        reuse_port=config.shares_port or None)
     except OSError as error:
         raise InputError(f"cannot listen on {config.host}:{config.port}: "
                          f"{error.strerror or error}; choose another --port") from None

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
-from itertools import accumulate
+from importlib import import_module
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 from minrisk._core.errors import InputError
@@ -106,21 +107,36 @@ class Counter:
         is_known = values in self._values or len(self._values) < _MAX_VALUES
         self._values[values if is_known else (*values[:-1], OTHER)] += amount
 
-    def lines(self) -> Iterator[str]:
+    @property
+    def state(self) -> dict[tuple[str, ...], float]:
+        return dict(list(self._values.items()))  # a copy: other threads may add values
+
+    def lines(self, others: Sequence[dict[tuple[str, ...], float]] = ()) -> Iterator[str]:
+        """The sum of this counter and of the states of others."""
         yield from _head(self.name, self._help, "counter")
-        for values, total in list(self._values.items()):  # a copy: other threads may add values
+        totals: dict[tuple[str, ...], float] = defaultdict(float)
+        for state in (self.state, *others):
+            for values, total in state.items():
+                totals[values] += total
+        for values, total in totals.items():
             yield f"{self.name}{_labels(self._labels, values)} {total:.10g}"
 
 
 class Gauge:
     """A Prometheus gauge: a value that is read at each scrape."""
 
-    def __init__(self, name: str, help: str, value: Callable[[], float]) -> None:
+    def __init__(self, name: str, help: str, value: Callable[[], float],
+                 is_shared: bool = False) -> None:
         self.name, self._help, self._value = name, help, value
+        self._is_shared = is_shared  # its value is that of all processes
 
-    def lines(self) -> Iterator[str]:
+    @property
+    def state(self) -> float:
+        return self._value()
+
+    def lines(self, others: Sequence[float] = ()) -> Iterator[str]:
         yield from _head(self.name, self._help, "gauge")
-        yield f"{self.name} {self._value():.10g}"
+        yield f"{self.name} {self._value() + (0 if self._is_shared else sum(others)):.10g}"
 
 
 class Histogram:
@@ -135,13 +151,19 @@ class Histogram:
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
-    def lines(self) -> Iterator[str]:
+    @property
+    def state(self) -> tuple[list[int], float]:
+        return [*self._counts], self._sum
+
+    def lines(self, others: Sequence[tuple[list[int], float]] = ()) -> Iterator[str]:
         yield from _head(self.name, self._help, "histogram")
-        for bound, count in zip([*map(str, self._bounds), "+Inf"], accumulate(self._counts),
+        states = self.state, *others
+        counts = [*map(sum, zip(*(counts for counts, _ in states), strict=True))]
+        for bound, count in zip([*map(str, self._bounds), "+Inf"], accumulate(counts),
                                 strict=True):
             yield f'{self.name}_bucket{{le="{bound}"}} {count}'
-        yield f"{self.name}_sum {self._sum:.10g}"
-        yield f"{self.name}_count {sum(self._counts)}"
+        yield f"{self.name}_sum {sum(total for _, total in states):.10g}"
+        yield f"{self.name}_count {sum(counts)}"
 
 
 class ServerMetrics:
@@ -171,8 +193,8 @@ class ServerMetrics:
         self._gauges = {
             gauge.name: gauge for gauge in (
                 Gauge("minrisk_in_flight", "Requests that are being answered.", in_flight),
-                Gauge("minrisk_queued", "Requests that wait for their first sample.", queued),
-                Gauge("minrisk_drawing", "Samples that are being drawn.", drawing))}
+                Gauge("minrisk_queued", "Requests that wait for their first sample.", queued, True),
+                Gauge("minrisk_drawing", "Samples that are being drawn.", drawing, True))}
 
     def count_judge_usage(self, usage: Mapping[str, int]) -> None:
         """Add requests and tokens of judges; called from one thread only."""
@@ -205,11 +227,19 @@ class ServerMetrics:
         if summary.get("confidence") is not None:
             self.confidence.add(summary["confidence"])
 
-    def text(self) -> str:
-        """All attributes, in the order in which they are declared."""
-        groups = (part if isinstance(part, dict) else {"": part} for part in vars(self).values())
-        return "".join(f"{line}\n" for group in groups for part in group.values()
-                       for line in part.lines())
+    @property
+    def state(self) -> dict[str, Any]:
+        """The values, for other processes that add theirs."""
+        return {part.name: part.state for part in self._parts()}
+
+    def text(self, others: Sequence[Mapping[str, Any]] = ()) -> str:
+        """All attributes, in the order in which they are declared, with the states of others."""
+        return "".join(f"{line}\n" for part in self._parts()
+                       for line in part.lines([state[part.name] for state in others]))
+
+    def _parts(self) -> Iterator[Any]:
+        for part in vars(self).values():
+            yield from part.values() if isinstance(part, dict) else (part,)
 
 
 def token_kind(name: str) -> str:
@@ -261,19 +291,38 @@ class Recorder:
         os.close(self._file)
 
     def _write(self, line: bytes) -> None:
-        left = memoryview(line)
-        try:
-            while left:
-                left = left[os.write(self._file, left):]
-            os.fsync(self._file)
-        except OSError:
-            _cut_torn_line(self._file)  # the next line must not be appended to a part of this one
-            raise
+        with _turn(self._file):
+            _cut_torn_line(self._file)  # of another process of this server, which has died
+            left = memoryview(line)
+            try:
+                while left:
+                    left = left[os.write(self._file, left):]
+            except OSError:
+                _cut_torn_line(self._file)  # the next line must not be appended to a part of it
+                raise
+        os.fsync(self._file)
+
+
+@contextmanager
+def _turn(file: int) -> Iterator[None]:
+    """Wait until no other process of this server writes to the file; ends with the process."""
+    try:
+        fcntl: Any = import_module("fcntl")
+    except ImportError:  # without it, a server has one process
+        yield
+        return
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.lockf(file, fcntl.LOCK_UN)
 
 
 def _cut_torn_line(file: int) -> None:
     """Remove an incomplete last line."""
     end = os.fstat(file).st_size
+    if end and os.lseek(file, end - 1, os.SEEK_SET) >= 0 and os.read(file, 1) == b"\n":
+        return
     start = end
     while start > 0:
         size = min(_TAIL, start)
@@ -291,7 +340,7 @@ def _cut_torn_line(file: int) -> None:
 
 
 class _RequestRecord(NamedTuple):
-    number: int  # counts answers, in order
+    seconds: float  # when it was answered, on the monotonic clock of the machine
     strategy: Strategy | None  # None: nothing to choose from, or a failure
     line: str  # JSON record
 
@@ -322,32 +371,31 @@ class RecentRequests:
 
     def __init__(self, weighting: Weighting) -> None:
         self._weighting = weighting
-        self._number = 0
         self._completions: deque[_RequestRecord] = deque()
         self._size = 0
         self._failures: deque[_RequestRecord] = deque(maxlen=_MAX_REQUESTS)
 
     def add_completion(self, strategy: Strategy | None, line: str) -> None:
-        self._completions.append(_RequestRecord(self._next(), strategy, line))
+        self._completions.append(_RequestRecord(time.monotonic(), strategy, line))
         self._size += len(line)
         while len(self._completions) > _MAX_REQUESTS or self._size > _MAX_SIZE:
             self._size -= len(self._completions.popleft().line)
 
     def add_failure(self, line: str) -> None:
-        self._failures.append(_RequestRecord(self._next(), None, line))
+        self._failures.append(_RequestRecord(time.monotonic(), None, line))
 
-    def _next(self) -> int:
-        self._number += 1
-        return self._number
+    @property
+    def records(self) -> list[_RequestRecord]:
+        return [*self._completions, *self._failures]
 
-    def snapshot(self, default: Strategy,
-                 state: Mapping[str, object]) -> tuple[Strategy, Page]:
+    def snapshot(self, default: Strategy, state: Mapping[str, object],
+                 others: Sequence[Sequence[_RequestRecord]] = ()) -> tuple[Strategy, Page]:
         """The latest strategy that chose, and a page, newest first, of all requests that it decided
-        or that had nothing to choose from.
+        or that had nothing to choose from; with the records of other processes.
         """
-        strategy = next((one.strategy for one in reversed(self._completions) if one.strategy),
-                        default)
-        records = sorted((*self._completions, *self._failures), key=lambda one: -one.number)
+        records = sorted(chain(self.records, *others), key=lambda one: -one.seconds)
+        records = records[:2 * _MAX_REQUESTS]
+        strategy = next((one.strategy for one in records if one.strategy), default)
         lines = [one.line for one in records if one.strategy in (None, strategy)]
         parts = [f"{name}: {value}" for name, value in state.items()]
         if len(records) > len(lines):

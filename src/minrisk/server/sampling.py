@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _RETRY_AFTER = {"retry-after": "1"}
 _MAX_COUNTING = 1.0  # seconds that the next wave of samples waits for votes to be counted
+_LOOK = 0.005  # seconds between two looks for room that other processes give back
 _MAX_EVENTS = 64  # buffered stream events before a slow client causes backpressure
 _TRANSIENT = {408, 425, 429}  # client-error statuses that a retry may resolve
 
@@ -37,27 +38,68 @@ class ReportPart(Protocol):
                  upstream: str | None = None) -> None: ...
 
 
+class Load:
+    """The samples that a process draws, and its requests that wait for their first sample."""
+
+    is_shared = False  # with other processes
+
+    def __init__(self) -> None:
+        self._in_use = self._waiting = 0
+
+    @property
+    def in_use(self) -> int:
+        return self._in_use
+
+    @property
+    def waiting(self) -> int:
+        return self._waiting
+
+    def take(self, size: int, capacity: int) -> bool:
+        """Count further samples if there is room for them."""
+        is_free = self._in_use + size <= capacity
+        self._in_use += size if is_free else 0
+        return is_free
+
+    def give(self, size: int) -> None:
+        """Give back the room of samples."""
+        self._in_use -= size
+
+    def wait(self, requests: int) -> None:
+        """Count further requests that wait."""
+        self._waiting += requests
+
+
 class SampleLimit:
     """A fair semaphore over samples, with a bounded queue of requests.
 
-    It belongs to one event loop, so it needs no lock.
+    It belongs to one event loop. If other processes share its counts, their requests and those of
+    this one take turns as they come; each process keeps the order of its own.
     """
 
-    def __init__(self, capacity: int, queue: int) -> None:
-        self._capacity = self._free = capacity
+    def __init__(self, capacity: int, queue: int, counts: Load | None = None) -> None:
+        self._capacity = capacity
         self._queue = queue
+        self._counts = counts or Load()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self.requests_waiting = 0
+        self._look: asyncio.TimerHandle | None = None  # for room that other processes give back
 
     @property
     def in_use(self) -> int:
         """Number of samples being drawn."""
-        return self._capacity - self._free
+        return self._counts.in_use
+
+    @property
+    def requests_waiting(self) -> int:
+        return self._counts.waiting
+
+    @property
+    def counts(self) -> Load:
+        return self._counts
 
     @contextmanager
     def admission(self) -> Iterator[Admission]:
         """Admit a request; it counts as waiting until its first sample starts."""
-        is_busy = self._free == 0 or bool(self._waiting)
+        is_busy = self.in_use >= self._capacity or bool(self._waiting)
         if is_busy and self.requests_waiting >= self._queue:
             raise ApiError(429, f"{self.requests_waiting} requests are waiting already; "
                            "try again later", code="queue_full", headers=_RETRY_AFTER)
@@ -78,12 +120,12 @@ class SampleLimit:
             self._release(size)
 
     async def _acquire(self, size: int) -> None:
-        if not self._waiting and self._free >= size:
-            self._free -= size
+        if not self._waiting and self._counts.take(size, self._capacity):
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = (size, waiter)
         self._waiting.append(entry)
+        self._look_later()
         try:
             await waiter
         except asyncio.CancelledError:
@@ -95,15 +137,25 @@ class SampleLimit:
             raise
 
     def _release(self, size: int) -> None:
-        self._free += size
+        self._counts.give(size)
         self._wake()
 
     def _wake(self) -> None:
-        while self._waiting and self._waiting[0][0] <= self._free:
-            size, waiter = self._waiting.popleft()
+        while self._waiting:
+            size, waiter = self._waiting[0]
             if not waiter.done():
-                self._free -= size
+                if not self._counts.take(size, self._capacity):
+                    break
                 waiter.set_result(None)
+            self._waiting.popleft()
+        self._look_later()
+
+    def _look_later(self) -> None:
+        """Look again soon if other processes may give back room."""
+        if self._look is not None:
+            self._look.cancel()
+        self._look = (asyncio.get_running_loop().call_later(_LOOK, self._wake)
+                      if self._waiting and self._counts.is_shared else None)
 
 
 class Admission:
@@ -112,7 +164,7 @@ class Admission:
     def __init__(self, limit: SampleLimit) -> None:
         self._limit = limit
         self._is_waiting = True
-        limit.requests_waiting += 1
+        limit.counts.wait(1)
 
     @asynccontextmanager
     async def hold(self, samples: int) -> AsyncIterator[None]:
@@ -125,7 +177,7 @@ class Admission:
         """Leave the queue: the first sample has started, or the request has ended."""
         if self._is_waiting:
             self._is_waiting = False
-            self._limit.requests_waiting -= 1
+            self._limit.counts.wait(-1)
 
 
 @dataclass

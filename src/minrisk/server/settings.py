@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -27,6 +28,8 @@ from minrisk.tasks.decode import MeasureOptions
 JSON_STRATEGY = Standard(JsonMatch(by="field"))
 AbstainAs = Literal["refusal", "error", "text"]
 _MAX_METHODS = 64  # that are cached; clients may send a seed
+_NAMED = re.compile(r"(.+)-(\d{1,6})")  # presets that clients name, such as vote-16
+_VOTE = "exact-match"
 _MAX_NAME = 256  # characters of a model's name, which is logged and cached
 
 
@@ -120,6 +123,7 @@ class Settings:
     keys: Keys = field(default_factory=Keys)
     hosts: Hosts = field(default_factory=Hosts)
     allow_origin: str | None = None  # CORS: whose pages may send requests
+    presets: bool = False  # clients may name a method and a number of samples: vote-16/MODEL
     show_page: bool = False  # serve the page of recent requests at `GET /`
 
     def __post_init__(self) -> None:
@@ -140,10 +144,39 @@ class Settings:
                            param="model")
         if model is not None and model in self.aliases:
             return self.aliases[model]
+        if self.presets and model is not None:
+            method, _, other = model.partition("/")
+            if other and (match := _NAMED.fullmatch(method)):
+                return self._named_preset(match[1], int(match[2]), other)
         if self.preset.model is None or model in (None, self.preset.model):
             return self.preset
         raise ApiError(404, f"the model {model!r:.100} does not exist here", param="model",
                        code="model_not_found")
+
+    def _named_preset(self, method: str, samples: int, model: str) -> Preset:
+        """The preset of `vote-16/MODEL`."""
+        known, least, most = self.named_strategies, self.min_samples, self.max_samples
+        if method not in known or not least <= samples <= most:
+            listed = ", ".join(f"{name}-N" for name in known)
+            raise ApiError(404, f"there is no preset {method:.60}-{samples}; there are {listed}, "
+                           f"with N from {least} to {most}", param="model", code="model_not_found")
+        return Preset(self.preset_of(model).model or model, samples, known[method])
+
+    @lazy
+    def named_strategies(self) -> dict[str, Strategy]:
+        """How presets choose that clients name: as this server does, by a vote, or by a metric that
+        is allowed.
+        """
+        default, metrics = self.preset.strategy, self.methods.metrics
+        vote = default.metric if default.metric.is_vote else metrics.get(_VOTE, as_metric(_VOTE))
+        chosen = {name: changed(default, metric, None) for name, metric in metrics.items()}
+        return {**chosen, "mbr": default, "vote": Standard(vote)}
+
+    def model_of(self, preset: str, model: Any) -> Any:
+        """The name that stands for a preset in a path and the model of a request."""
+        if preset in self.aliases:
+            return preset
+        return f"{preset}/{self.preset.model or '' if model is None else model}"
 
     @property
     def calibrated_signal(self) -> str | None:
