@@ -7,7 +7,7 @@ from types import ModuleType
 
 from minrisk._core.native import native_core
 
-_PLAIN = {"chrf": "ngram.chrf_plain", "bleu": "ngram.bleu_plain", "ter": "_ter_plain"}
+_PLAIN = {"chrf": "ngram.chrf_plain", "bleu": "ngram.bleu_plain", "ter": "ter"}
 
 
 def backend(metric: str) -> ModuleType:
