@@ -137,7 +137,14 @@ def calibration(results: Sequence[Any], right: Sequence[bool]) -> Fields:
         return {}
     quality = next(one for one in report.signals if one.name == report.calibration.signal)
     return {"signal": quality.name, "auroc": quality.auroc.value, "aurc": quality.aurc.value,
-            "ece": quality.ece.value, "brier": quality.brier.value, "curve": quality.curve}
+            "ece": quality.ece.value, "brier": quality.brier.value,
+            "error of the surest": {str(share): surest(quality.curve, share)
+                                    for share in (0.25, 0.5)}}
+
+
+def surest(curve: Sequence[tuple[float, float]], share: float) -> float:
+    """The error among at least this share of the choices, the surest ones."""
+    return next(error for coverage, error in curve if coverage >= share - 1e-9)
 
 
 def summary(values: Any, single: Any) -> Fields:
@@ -207,6 +214,15 @@ def served_rows(path: str, task: str, problems: Sequence[Problem],
                   for name in ("requests", "prompt_tokens", "completion_tokens")}}
 
 
+def rounded(value: Any) -> Any:
+    """The value with all numbers to six digits after the point."""
+    if isinstance(value, dict):
+        return {name: rounded(own) for name, own in value.items()}
+    if isinstance(value, list):
+        return [rounded(own) for own in value]
+    return round(value, 6) if isinstance(value, float) else value
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -235,7 +251,7 @@ def main() -> None:
                 "rows": [row for n in sorted(options.sizes, reverse=True)  # blocks share samples
                          for row in evaluate(problems, n)],
                 "served": [*served_rows(path, task, problems, lines)]})
-    result = {"machine": machine.describe(), "tasks": found}
+    result = rounded({"machine": machine.describe(), "tasks": found})
     output: Path = options.output
     (output / "results.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     write(result, output / "README.md")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 START, END = "<!-- results -->\n", "<!-- end -->\n"
-VOTES = ("symbolic", "majority", "json-match by field")
 Fields = dict[str, Any]
 
 
@@ -20,12 +19,13 @@ def write(result: Fields, readme: Path) -> None:
 
 def tables(result: Fields) -> str:
     found = result["tasks"]
-    parts = [f"minrisk {result['machine']['minrisk']}, {result['machine']['cpu']}."]
+    parts = [f"minrisk {result['machine']['minrisk']}; chosen on {result['machine']['cpu']}, with "
+             f"a load of {result['machine']['load']}."]
     for model in dict.fromkeys(task["model"] for task in found):
         own = [task for task in found if task["model"] == model]
         parts += [f"**{model}**: quality of the choice, in % (gain over one sample)",
                   _quality(own), f"**{model}**: by the number of samples", _by_size(own),
-                  f"**{model}**: signals of the best method that knows its confidence",
+                  f"**{model}**: how far the confidence of votes and of MBR can be trusted",
                   _signals(own)]
         if any(task["served"] for task in own):
             parts += [f"**{model}**: the model as its own judge", _served(own)]
@@ -45,9 +45,12 @@ def _quality(tasks: Sequence[Fields]) -> str:
     head = ["", *(f"{task['task']}, n = {max(row['n'] for row in task['rows'])}"
                   for task in tasks), "ms"]
     ordered = sorted(names, key=lambda name: name.startswith("any right"))
-    return _markdown(head, ([name, *(_cell(column.get(name)) for column in columns),
-                             f"{1000 * sum(seconds[name]) / len(seconds[name]):.1f}"
-                             if seconds[name] else ""] for name in ordered))
+    rows = [[name, *(_cell(column.get(name)) for column in columns),
+             f"{1000 * sum(seconds[name]) / len(seconds[name]):.1f}" if seconds[name] else ""]
+            for name in ordered]
+    tokens = [next(row["tokens"] for row in column.values() if "tokens" in row)
+              for column in columns]
+    return _markdown(head, [*rows, ["tokens sampled", *(f"{own:,.0f}" for own in tokens), ""]])
 
 
 def _cell(row: Fields | None) -> str:
@@ -84,14 +87,9 @@ def _signals(tasks: Sequence[Fields]) -> str:
             if "auroc" in row and name in (_main(task), "majority", "MBR by embedding"):
                 rows.append([task["task"], name, f"`{row['signal']}`", f"{row['auroc']:.3f}",
                              f"{row['ece']:.3f}", f"{row['brier']:.3f}", f"{row['aurc']:.3f}",
-                             *(_error(row["curve"], share) for share in (0.25, 0.5))])
+                             *(f"{error:.0%}" for error in row["error of the surest"].values())])
     return _markdown(["task", "method", "signal", "AUROC", "ECE", "Brier", "AURC",
                       "error of the surest quarter", "of the surest half"], rows)
-
-
-def _error(curve: Sequence[Sequence[float]], share: float) -> str:
-    """The error among at least this share of the choices, the surest ones."""
-    return next((f"{error:.0%}" for coverage, error in curve if coverage >= share - 1e-9), "")
 
 
 def _served(tasks: Sequence[Fields]) -> str:
