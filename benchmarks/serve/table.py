@@ -135,10 +135,24 @@ def failures(results: Results) -> str:
             "504 is a choice that came too late.")
 
 
+def throughput(results: Results) -> str:
+    """Each contender beside the one that it is compared with, the last."""
+    rows = []
+    for clients in sorted({row["clients"] for row in results["results"]}):
+        runs = [row for row in results["results"] if row["clients"] == clients]
+        slowest = runs[-1]["per_second"]
+        rows += [[clients, row["name"], f"{row['per_second']:,.0f}",
+                  f"{row['per_second'] / slowest:.1f}", row["processor_ms"], row["median_ms"],
+                  row["p99_ms"], f"{row['errors']:.0f}"] for row in runs]
+    head = ["clients", "", "requests/s", "times the last", "CPU, ms", "median, ms", "99th, ms",
+            "errors"]
+    return f"{machine(results)}\n\n{markdown(head, rows)}"
+
+
 TABLES: dict[str, tuple[str, Callable[[Results], str]]] = {
     "speed": ("results.json", speed), "bars": ("results.json", bars),
     "quality": ("quality.json", quality), "kinds": ("quality.json", kinds),
-    "load": ("load.json", load)}
+    "load": ("load.json", load), "throughput": ("throughput.json", throughput)}
 
 
 def write() -> None:
