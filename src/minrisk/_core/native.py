@@ -23,8 +23,8 @@ def native_core() -> ModuleType | None:
             raise InputError(f"MINRISK_CORE is {wanted!r}, but the native core cannot be loaded: "
                              f"{error}") from None
         warn(f"minrisk's native core cannot be loaded ({error}); plain Python is used, "
-             "which is correct but slow: with a C++20 compiler at hand, "
-             "pip install --force-reinstall --no-cache-dir minrisk", RuntimeWarning)
+             "which is correct but slow; install a C++20 compiler, and then minrisk again",
+             RuntimeWarning)
         return None
     if wanted:
         if wanted not in native.available_simd():
