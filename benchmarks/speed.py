@@ -6,21 +6,23 @@ usage: python benchmarks/speed.py
 from __future__ import annotations
 
 import json
-import re
+import sys
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE))  # also where it is loaded by its path
+
+import pages
+
 README = HERE.parent / "README.md"
-PLACE = re.compile(r"(<!-- table: speed -->\n).*?(<!-- end -->)", re.DOTALL)
 HEAD = ["1,024 samples of a sentence", "on", "minrisk", "others", "times faster"]
 
 
 def table() -> str:
     """The table, and a line on whole runs."""
-    rows = [HEAD, ["---"] * len(HEAD), *_chrf(), *_comet(), _sampling()]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + f"\n\n{_process()}"
+    return f"{pages.table(HEAD, [*_chrf(), *_comet(), _sampling()])}\n\n{_process()}"
 
 
 def _process() -> str:
@@ -76,8 +78,7 @@ def _read(folder: str, name: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    text = README.read_text(encoding="utf-8")
-    README.write_text(PLACE.sub(lambda m: f"{m[1]}{table()}\n{m[2]}", text), encoding="utf-8")
+    pages.fill(README, {"speed": table()})
 
 
 if __name__ == "__main__":

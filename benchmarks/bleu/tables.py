@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent / "chrf"))
+sys.path += [str(HERE.parent), str(HERE.parent / "chrf")]  # what all benchmarks share
 
+import pages
 from bars import Bar, seconds
-from table import PLACE, agreement_line, markdown, ms, times
+from table import agreement_line, ms, times
 
 Results = dict[str, Any]
 
 
 def machine_line(results: Results) -> str:
     m = results["machine"]
-    return (f"{m['cpu']}, {m['cores']} cores; {m['simd']} in use; {m['system']}; {m['compiler']}; "
-            f"Python {m['python']}; minrisk {m['minrisk']}; sacrebleu {m['sacrebleu']}; "
-            f"numpy {m['numpy']}.")
+    return pages.machine_line(m, "sacrebleu", "numpy", also=[
+        f"{m['simd']} in use", m["system"], m["compiler"]])
 
 
 def whole_loop(results: Results) -> float:
@@ -45,7 +45,7 @@ def bars(results: Results) -> list[Bar]:
 
 
 def bars_table(results: Results) -> str:
-    return markdown(["work", "bar", "measured", ""],
+    return pages.table(["work", "bar", "measured", ""],
                     ([b.work, b.bar, b.measured, b.verdict] for b in bars(results)))
 
 
@@ -57,7 +57,7 @@ def times_table(results: Results) -> str:
     head = [f"{results['samples']:,} samples", "work", "median ms", "min ms", "repeats",
             "against sacrebleu exact"]
     spot = results["spot"]
-    return (markdown(head, rows) + f"\n\n{agreement_line(results)} sacreBLEU scored "
+    return (pages.table(head, rows) + f"\n\n{agreement_line(results)} sacreBLEU scored "
             f"{spot['hypotheses']} hypotheses against all references; their utilities differ by "
             f"at most {spot['largest_difference']:.1g}.")
 
@@ -67,10 +67,7 @@ TABLES = {"machine": machine_line, "bars": bars_table, "times": times_table}
 
 def update() -> None:
     results = json.loads((HERE / "results.json").read_text(encoding="utf-8"))
-    readme = HERE / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    filled = PLACE.sub(lambda m: f"{m[1]}{TABLES[m[2]](results)}\n{m[3]}", text)
-    readme.write_text(filled, encoding="utf-8")
+    pages.fill(HERE / "README.md", {name: make(results) for name, make in TABLES.items()})
 
 
 if __name__ == "__main__":

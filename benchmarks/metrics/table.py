@@ -6,13 +6,15 @@ usage: python benchmarks/metrics/table.py
 from __future__ import annotations
 
 import json
-import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-PLACE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+sys.path.append(str(HERE.parent))  # what all benchmarks share
+
+import pages
 
 OURS = "minrisk"
 TITLES = {"mbrs": "mbrs", "originals": "the original"}
@@ -22,11 +24,8 @@ Results = dict[str, Any]
 
 def machine_line(results: Results) -> str:
     m = results["machine"]
-    peers = f"; mbrs {m['mbrs']}" if "mbrs" in m else ""
-    peers += f"; {m['originals']}" if "originals" in m else ""
-    busy = f"; load {m['load']} from other work when it began" if m["load"] >= 1 else ""
-    return (f"{m['cpu']}, {m['cores']} cores; {m['system']}; Python {m['python']}; "
-            f"minrisk {m['minrisk']}{peers}{busy}.")
+    originals = [m["originals"]] if "originals" in m else []
+    return pages.machine_line(m, "mbrs", also=[m["system"], *originals])
 
 
 def works_table(results: Results) -> str:
@@ -45,12 +44,12 @@ def _table(results: Results, work: str) -> str:
     found = {(r["metric"], r["library"], r["samples"]): r for r in rows}
     head = ["metric", *(f"n = {size:,}" for size in sizes),
             *(f"times faster than {TITLES[peer]}" for peer in peers)]
-    lines = [head, ["---"] * len(head)]
+    lines = []
     for metric in dict.fromkeys(row["metric"] for row in rows):
         cells = [_ms(found.get((metric, OURS, size))) for size in sizes]
         ratios = [_ratio(metric, peer, found, sizes) for peer in peers]
         lines.append([f"`{metric}`", *cells, *ratios])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return pages.table(head, lines)
 
 
 def _ratio(metric: str, peer: str, found: dict[Any, Results], sizes: list[int]) -> str:
@@ -59,7 +58,7 @@ def _ratio(metric: str, peer: str, found: dict[Any, Results], sizes: list[int]) 
     if not common:
         return ""
     ours, theirs = (found[metric, library, common[-1]]["median"] for library in (OURS, peer))
-    return f"{_number(theirs / ours)} (n = {common[-1]:,})"
+    return f"{pages.number(theirs / ours)} (n = {common[-1]:,})"
 
 
 def _ms(row: Results | None) -> str:
@@ -67,22 +66,14 @@ def _ms(row: Results | None) -> str:
         return ""
     if "median" not in row:
         return "*over*"
-    value = row["median"] * 1000
-    return _number(value)
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return pages.number(1000 * row["median"])
 
 
 TABLES: dict[str, Callable[[Results], str]] = {"machine": machine_line, "works": works_table}
 
 
 def update(results: Results) -> None:
-    readme = HERE / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    filled = PLACE.sub(lambda m: f"{m[1]}{TABLES[m[2]](results)}\n{m[3]}", text)
-    readme.write_text(filled, encoding="utf-8")
+    pages.fill(HERE / "README.md", {name: make(results) for name, make in TABLES.items()})
 
 
 if __name__ == "__main__":

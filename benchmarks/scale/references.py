@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
-import re
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))  # what all benchmarks share
 
 import machine
+import pages
 
 SPAWN = HERE.parent / "chrf" / "spawn.py"  # its peak memory is that of the command alone
 SAMPLES = machine.DATA / "samples" / "ntrex-en-fr.jsonl.xz"
@@ -123,21 +123,16 @@ def spawned(command: list[str]) -> dict[str, float]:
 
 
 def write_table(results: dict[str, Any]) -> None:
-    lines = ["| references | workers | s | processor s | µs a reference | peak MB |",
-             "|---|---|---|---|---|---|"]
-    lines += [f"| {row['references']:,} | {row['workers']} | {row['seconds']:.2f} | "
-              f"{row['processor_seconds']:.2f} | "
-              f"{1e6 * row['processor_seconds'] / row['references']:.1f} | {row['peak_mb']:.0f} |"
-              for row in results["rows"]]
-    m = results["machine"]
-    lines += ["", f"Strategy {results['strategy']}, {results['hypotheses']} hypotheses, shards of "
-              f"{results['shard']:,}, best of {results['repeats']} runs. {m['cpu']}, {m['cores']} "
-              f"cores; Python {m['python']}, NumPy {m['numpy']}, minrisk {m['minrisk']}."]
-    table = "\n".join(lines)
-    readme = HERE / "references.md"
-    text = readme.read_text(encoding="utf-8")
-    text = re.sub(r"(<!-- table -->\n).*?(<!-- end -->)", rf"\1{table}\n\2", text, flags=re.DOTALL)
-    readme.write_text(text, encoding="utf-8")
+    head = ["references", "workers", "s", "processor s", "µs a reference", "peak MB"]
+    rows = [[f"{row['references']:,}", row["workers"], f"{row['seconds']:.2f}",
+             f"{row['processor_seconds']:.2f}",
+             f"{1e6 * row['processor_seconds'] / row['references']:.1f}", f"{row['peak_mb']:.0f}"]
+            for row in results["rows"]]
+    conditions = (f"Strategy {results['strategy']}, {results['hypotheses']} hypotheses, shards of "
+                  f"{results['shard']:,}, best of {results['repeats']} runs. "
+                  f"{pages.machine_line(results['machine'], 'numpy')}")
+    pages.fill(HERE / "references.md",
+               {"references": f"{pages.table(head, rows)}\n\n{conditions}"})
 
 
 if __name__ == "__main__":

@@ -6,17 +6,19 @@ usage: python benchmarks/scale/table.py
 from __future__ import annotations
 
 import json
-import re
+import sys
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))  # what all benchmarks share
+
+import pages
+
 ROOT = HERE.parents[1]
 PAGES = [HERE / "README.md", ROOT / "docs" / "guides" / "scale.md"]
-PLACE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 RESULTS = HERE / "results.json"
 MORE_CORES = HERE / "results-16-cores.json"  # a machine where Ray has cores of its own
 Results = dict[str, Any]
@@ -35,18 +37,12 @@ def with_tables(text: str) -> str:
     tables = {"runs": runs_table(here), "bars": bars_table(here),
               "machine": machine_line(here), "runs-there": runs_table(there),
               "machine-there": machine_line(there), "costs": costs_table(here)}
-    return PLACE.sub(lambda m: f"{m[1]}{tables[m[2]]}\n{m[3]}", text)
+    return pages.filled(text, tables)
 
 
 def read(path: Path) -> Results:
     found: Results = json.loads(path.read_text(encoding="utf-8"))
     return found
-
-
-def markdown(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    head = list(head)
-    return "\n".join("| " + " | ".join(map(str, line)) + " |"
-                     for line in [head, ["---"] * len(head), *rows])
 
 
 def run_of(results: Results, engine: str, workers: int, few: bool = False) -> Run:
@@ -63,7 +59,7 @@ def medians(results: Results) -> list[Run]:
 
 
 def runs_table(results: Results) -> str:
-    return markdown(
+    return pages.table(
         ["engine", "workers", "segments", "s", "of these to start", "segments/s", "workers busy",
          "driver's peak, MB"],
         ([run["engine"], run["workers"], f"{run['segments']:,}", f"{run['command_seconds']:.1f}",
@@ -73,7 +69,7 @@ def runs_table(results: Results) -> str:
 
 
 def bars_table(results: Results) -> str:
-    return markdown(["", "bar", "measured"], [
+    return pages.table(["", "bar", "measured"], [
         ["efficiency of 2 workers against 1, local", "at least 85%", _efficiency(results, "local")],
         ["efficiency of 2 workers against 1, ray", "at least 85%", _efficiency(results, "ray")],
         ["ray's time against local's, 1 worker", "at most +15%", _overhead(results, 1)],
@@ -123,7 +119,7 @@ def costs(results: Results) -> dict[str, float]:
 
 def costs_table(results: Results) -> str:
     cost = costs(results)
-    return markdown(["for one segment of 1,024 samples", "", "on"], [
+    return pages.table(["for one segment of 1,024 samples", "", "on"], [
         ["read and decompress", f"{1000 * cost['read']:.2f} ms", "one core"],
         ["parse and decode, exact chrF", f"{1000 * cost['decode']:.1f} ms", "one core"],
         ["keep the result", f"{1000 * cost['write']:.2f} ms", "one core"],
@@ -134,11 +130,9 @@ def costs_table(results: Results) -> str:
 
 
 def machine_line(results: Results) -> str:
-    m = results["machine"]
     note = "" if results["segments"] >= 2000 else "A quick run: not the numbers to judge by. "
     return (f"{note}{results['segments']:,} segments, {_turns(results)}. "
-            f"{m['cpu']}, {m['cores']} cores, load {m['load']:.1f} at the end; "
-            f"Python {m['python']}, Ray {m['ray']}, NumPy {m['numpy']}, minrisk {m['minrisk']}.")
+            + pages.machine_line(results["machine"], "ray", "numpy"))
 
 
 def _turns(results: Results) -> str:

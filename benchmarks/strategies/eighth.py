@@ -9,31 +9,30 @@ Writes the table of README.md beside it.
 from __future__ import annotations
 
 import json
-import re
+import sys
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-_PLACE = re.compile(r"(<!-- table: eighth -->\n).*?(<!-- end of eighth -->)", re.DOTALL)
+sys.path.append(str(HERE.parent))  # what all benchmarks share
+
+import pages
 
 
 def main() -> None:
     found = json.loads((HERE / "validation.json").read_text(encoding="utf-8"))
-    readme = HERE / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    readme.write_text(_PLACE.sub(rf"\g<1>{table(found)}\g<2>", text), encoding="utf-8")
+    pages.fill(HERE / "README.md", {"eighth": table(found)})
 
 
 def table(found: dict[str, Any]) -> str:
     rows = [trial for trial in found["trials"] if is_eighth(trial)]
     whole = found["trials"][0]["pairs"]
-    lines = ["| strategy | budget | pairs | of all | top-1 | top-20 | utility lost |",
-             "|---|---|---|---|---|---|---|"]
-    lines += [f"| {row['strategy']} | {row['budget']} | {row['pairs']:,.0f} "
-              f"| {row['pairs'] / whole:.1%} | {row['first']:.1%} | {row['among']:.1%} "
-              f"| {row['lost']:.3f} |" for row in rows]
-    return "\n".join([*lines, "", f"Means over {found['segments']} segments; a gain of "
-                      f"{found['gain']:.2f} over a sample at random. `{found['signature']}`", ""])
+    cells = [[row["strategy"], row["budget"], f"{row['pairs']:,.0f}",
+              f"{row['pairs'] / whole:.1%}", f"{row['first']:.1%}", f"{row['among']:.1%}",
+              f"{row['lost']:.3f}"] for row in rows]
+    head = ["strategy", "budget", "pairs", "of all", "top-1", "top-20", "utility lost"]
+    return (f"{pages.table(head, cells)}\n\nMeans over {found['segments']} segments; a gain of "
+            f"{found['gain']:.2f} over a sample at random. `{found['signature']}`")
 
 
 def is_eighth(trial: dict[str, Any]) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
-import re
 import sys
 import tempfile
 import time
@@ -28,6 +27,7 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))  # what all benchmarks share
 
 import machine
+import pages
 
 SAMPLES = machine.DATA / "samples" / "ntrex-en-fr.jsonl.xz"
 SIZES = {"chrf": 1024, "comet": 256}  # samples a segment
@@ -47,7 +47,7 @@ def main() -> None:
             results[name] = compare(metric, SIZES[name], options.segments, options.repeats)
     path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     for name in options.metric:
-        write_table(name, results[name])
+        pages.fill(HERE / "README.md", {name: table(results[name])})
 
 
 def comet(folder: Path) -> Any:
@@ -131,29 +131,16 @@ def summary(found: list[dict[str, float]]) -> dict[str, float]:
     return mean | {key: median(row[key] for row in found) for key in ("wall_ms", "processor_ms")}
 
 
-def write_table(name: str, results: dict[str, Any]) -> None:
-    readme = HERE / "README.md"
-    text = re.sub(rf"(<!-- table: {name} -->\n).*?(<!-- end of {name} -->)",
-                  rf"\g<1>{table(results)}\n\2", readme.read_text(encoding="utf-8"),
-                  flags=re.DOTALL)
-    readme.write_text(text, encoding="utf-8")
-
-
 def table(results: dict[str, Any]) -> str:
     rows = results["rows"]
     whole = rows["standard"]
-    lines = ["| strategy | pairs | top-1 | utility lost | ms | processor ms | of standard |",
-             "|---|---|---|---|---|---|---|"]
-    for label, row in rows.items():
-        lines.append(f"| {label} | {row['pairs']:.1%} | {row['top1']:.1%} | {row['loss']:.3f} | "
-                     f"{row['wall_ms']:.1f} | {row['processor_ms']:.1f} | "
-                     f"{row['processor_ms'] / whole['processor_ms']:.2f} |")
-    m = results["machine"]
-    lines += ["", f"{results['segments']} segments of {results['samples']:,} samples, best of "
-              f"{results['repeats']} runs each, medians over segments. {m['cpu']}, {m['cores']} "
-              f"core{'s' * (m['cores'] > 1)}; Python {m['python']}, NumPy {m['numpy']}, "
-              f"minrisk {m['minrisk']}."]
-    return "\n".join(lines)
+    cells = [[label, f"{row['pairs']:.1%}", f"{row['top1']:.1%}", f"{row['loss']:.3f}",
+              f"{row['wall_ms']:.1f}", f"{row['processor_ms']:.1f}",
+              f"{row['processor_ms'] / whole['processor_ms']:.2f}"] for label, row in rows.items()]
+    head = ["strategy", "pairs", "top-1", "utility lost", "ms", "processor ms", "of standard"]
+    return (f"{pages.table(head, cells)}\n\n{results['segments']} segments of "
+            f"{results['samples']:,} samples, best of {results['repeats']} runs each, medians "
+            f"over segments. {pages.machine_line(results['machine'], 'numpy')}")
 
 
 if __name__ == "__main__":
