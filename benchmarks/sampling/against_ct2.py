@@ -14,7 +14,6 @@ import argparse
 import json
 import lzma
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -29,11 +28,10 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))  # what all benchmarks share
 
 import machine
+import pages
 
-DATA = Path(os.environ.get("MINRISK_DATA", HERE.resolve().parents[2] / "shared" / "data"))
-SOURCES = DATA / "samples" / "ntrex-en-fr.jsonl.xz"
+SOURCES = machine.DATA / "samples" / "ntrex-en-fr.jsonl.xz"
 RESULTS = HERE / "against_ct2.json"
-PLACE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 INSTRUCTIONS = {
     "avx512": {},  # what the libraries choose by themselves
     "avx2": {"ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
@@ -207,7 +205,7 @@ def times_table(results: dict[str, Any]) -> str:
              f"{times[PEER][clock]:.0f}", *(ratio(times, dtype, clock) for dtype in FORMATS)]
             for run in results["runs"] for clock in ["cpu" if run["threads"] == 1 else "wall"]
             for n, times in run["times"].items()]
-    return markdown(head, rows)
+    return pages.table(head, rows)
 
 
 def ratio(times: dict[str, Any], dtype: str, clock: str) -> str:
@@ -221,27 +219,18 @@ def errors_table(results: dict[str, Any]) -> str:
              f"{own['same_top_1']:.1%}" if "kl" in own else "", f"{own['rms']:.3f}"]
             for run in results["runs"] for name, own in sorted(run.get("errors", {}).items())
             if "rms" in own]
-    return markdown(head, rows)
+    return pages.table(head, rows)
 
 
 def machine_line(results: dict[str, Any]) -> str:
-    m = results["machine"]
-    return (f"{m['cpu']}, {m['cores']} cores, load {m['load']} when it began; Python "
-            f"{m['python']}; minrisk {m['minrisk']}, torch {m['torch']}, transformers "
-            f"{m['transformers']}, CTranslate2 {m['ctranslate2']}; {results['turns']} turns.")
-
-
-def markdown(head: list[str], rows: list[list[Any]]) -> str:
-    return "\n".join("| " + " | ".join(map(str, line)) + " |"
-                     for line in [head, ["---"] * len(head), *rows])
+    return pages.machine_line(results["machine"], "torch", "transformers", "ctranslate2",
+                              also=[f"{results['turns']} turns"])
 
 
 def fill_tables(results: dict[str, Any]) -> None:
-    tables = {"ct2-machine": machine_line(results), "ct2-times": times_table(results),
-              "ct2-errors": errors_table(results)}
-    page = HERE / "README.md"
-    text = page.read_text(encoding="utf-8")
-    page.write_text(PLACE.sub(lambda m: f"{m[1]}{tables[m[2]]}\n{m[3]}", text), encoding="utf-8")
+    pages.fill(HERE / "README.md", {
+        "ct2-machine": machine_line(results), "ct2-times": times_table(results),
+        "ct2-errors": errors_table(results)})
 
 
 def say(text: str) -> None:

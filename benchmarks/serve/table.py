@@ -6,31 +6,24 @@ usage: python benchmarks/serve/table.py
 from __future__ import annotations
 
 import json
-import re
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-README = HERE / "README.md"
-PLACE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+sys.path.append(str(HERE.parent))  # what all benchmarks share
+
+import pages
 
 ATTEMPTS = 3  # of the server at a request to the upstream: with two retries
 
 Results = dict[str, Any]
 
 
-def markdown(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    head = list(head)
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
-
-
 def machine(results: Results) -> str:
-    m = results["machine"]
-    return (f"{m['cpu']}, {m['cores']} cores, with a load of {m['load']} at the start; "
-            f"Python {m['python']}, aiohttp {m['aiohttp']}, minrisk {m['minrisk']}.")
+    return pages.machine_line(results["machine"], "aiohttp")
 
 
 def speed(results: Results) -> str:
@@ -45,7 +38,7 @@ def speed(results: Results) -> str:
                      peer[0]["p99_ms"], *rates(peer)])
     head = ["", "median, ms", "99th, ms", "requests/s, 1 client", *(
         f"{run['clients']} clients" for run in results["minrisk"][1:])]
-    return f"{machine(results)}\n\n{markdown(head, rows)}"
+    return f"{machine(results)}\n\n{pages.table(head, rows)}"
 
 
 def rates(runs: list[Results]) -> list[str]:
@@ -78,7 +71,7 @@ def bars(results: Results) -> str:
          f"{killed['whole_records']:,} records, {killed['lost_records']} lost"],
         ["processor time of the server per request", "",
          f"{memory['processor_ms_per_request']} ms"]]
-    return markdown(["", "wanted", "measured"], rows)
+    return pages.table(["", "wanted", "measured"], rows)
 
 
 def peer_ratio(results: Results) -> str:
@@ -94,7 +87,8 @@ def quality(results: Results) -> str:
     rows = [[row["method"], row["samples"], with_interval(row["accuracy"], row),
              "" if row["samples"] == 1 else with_interval(row["gain"]["mean"], row["gain"], "+")]
             for row in results["results"]]
-    return markdown(["method", "samples", "accuracy (95% interval)", "gain over one sample"], rows)
+    head = ["method", "samples", "accuracy (95% interval)", "gain over one sample"]
+    return pages.table(head, rows)
 
 
 def kinds(results: Results) -> str:
@@ -102,7 +96,7 @@ def kinds(results: Results) -> str:
     found = results["by kind"]
     methods = [row["method"] if row["samples"] == 1 else f"{row['method']}, {row['samples']}"
                for row in next(iter(found.values()))]
-    return markdown(["accuracy", *methods], [
+    return pages.table(["accuracy", *methods], [
         [kind, *(with_interval(row["accuracy"], row) for row in rows)]
         for kind, rows in found.items()])
 
@@ -121,7 +115,7 @@ def load(results: Results) -> str:
     rows = [[f"{row[name]:,}" for name in names] for row in results["rows"]]
     clients = (f"{results['clients'] - results['hostile']} honest clients, {results['hostile']} "
                f"hostile ones; the upstream fails {results['failures']:.0%} of its requests.")
-    return f"{machine(results)} {clients}\n\n{markdown(head, rows)}\n\n{failures(results)}"
+    return f"{machine(results)} {clients}\n\n{pages.table(head, rows)}\n\n{failures(results)}"
 
 
 def failures(results: Results) -> str:
@@ -146,7 +140,7 @@ def throughput(results: Results) -> str:
                   row["p99_ms"], f"{row['errors']:.0f}"] for row in runs]
     head = ["clients", "", "requests/s", "times the last", "CPU, ms", "median, ms", "99th, ms",
             "errors"]
-    return f"{machine(results)}\n\n{markdown(head, rows)}"
+    return f"{machine(results)}\n\n{pages.table(head, rows)}"
 
 
 TABLES: dict[str, tuple[str, Callable[[Results], str]]] = {
@@ -157,13 +151,9 @@ TABLES: dict[str, tuple[str, Callable[[Results], str]]] = {
 
 def write() -> None:
     """Fill the tables whose results there are."""
-    def filled(match: re.Match[str]) -> str:
-        name, make = TABLES[match[2]]
-        path = HERE / name
-        content = make(json.loads(path.read_text())) if path.exists() else "not measured yet"
-        return f"{match[1]}{content}\n{match[3]}"
-
-    README.write_text(PLACE.sub(filled, README.read_text(encoding="utf-8")), encoding="utf-8")
+    pages.fill(HERE / "README.md", {
+        name: make(json.loads((HERE / file).read_text(encoding="utf-8")))
+        for name, (file, make) in TABLES.items() if (HERE / file).exists()})
 
 
 if __name__ == "__main__":

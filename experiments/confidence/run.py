@@ -28,6 +28,10 @@ from minrisk.io.files import Input
 from minrisk.plugins import AnyMetric, Metric
 
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parents[1] / "benchmarks"))  # what all experiments share
+
+import pages
+
 SAMPLES = (8, 16, 32, 64, 128, 256)
 SETS = 4  # of each number of samples
 BINS = 10
@@ -84,8 +88,7 @@ def main(*args: str) -> None:
         made["llm"] = {name: answers_of_a_model(records, metric)
                        for name, metric in ANSWERS.items()}
     (HERE / "results.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
-    readme = HERE / "README.md"
-    readme.write_text(with_tables(readme.read_text(encoding="utf-8"), made), encoding="utf-8")
+    pages.fill(HERE / "README.md", tables(made))
 
 
 def _records(path: str) -> list[dict[str, Any]]:
@@ -229,10 +232,13 @@ def _auroc(scores: Any, right: Any) -> float:
     return float(np.mean((ours > theirs) + 0.5 * (ours == theirs)))
 
 
-def with_tables(text: str, made: dict[str, Any]) -> str:
-    """The page with the tables of these results."""
-    rows = [["choice by", "samples of", "choices", "said", "right", "calibration error",
-             "of perfect ones: mean, 95%", "as large by luck", "debiased error"], ["---"] * 9]
+def tables(made: dict[str, Any]) -> dict[str, str]:
+    """The tables of README.md by their names."""
+    return {"corpora": _by_corpus(made), "samples": _by_samples(made)}
+
+
+def _by_corpus(made: dict[str, Any]) -> str:
+    rows = []
     corpora = made["metrics"] | {f"{name}, GSM8K": {f"{FEW[0]} and {FEW[1]} of 16": found[
         "confirmed by the other samples"]} for name, found in made.get("llm", {}).items()}
     corpora |= {f"votes, {rule}": {"all": found} for rule, found in made["votes"].items()}
@@ -243,20 +249,17 @@ def with_tables(text: str, made: dict[str, Any]) -> str:
                          f"{found['right']:.3f}", f"{found['error']:.3f} ({low:.3f} to {high:.3f})",
                          f"{perfect['mean']:.3f}, {perfect['95%']:.3f}",
                          f"{perfect['as large']:.3f}", f"{found['debiased error']:.3f}"])
-    text = _replaced(text, "corpora", rows)
+    return pages.table(["choice by", "samples of", "choices", "said", "right", "calibration error",
+                        "of perfect ones: mean, 95%", "as large by luck", "debiased error"], rows)
+
+
+def _by_samples(made: dict[str, Any]) -> str:
     sizes = [str(n) for n in made["samples"]]
-    rows = [["choice by", *sizes], ["---"] * (1 + len(sizes))]
+    rows = []
     for metric, corpora in made["metrics"].items():
         found = corpora["all"]["by samples"]
         rows.append([metric, *("{:.2f} / {:.2f}".format(*found[n]) for n in sizes)])
-    return _replaced(text, "samples", rows)
-
-
-def _replaced(text: str, name: str, rows: list[list[str]]) -> str:
-    start, end = f"<!-- table: {name} -->\n", "<!-- end -->"
-    before, _, rest = text.partition(start)
-    table = "".join("| " + " | ".join(row) + " |\n" for row in rows)
-    return before + start + table + end + rest.partition(end)[2]
+    return pages.table(["choice by", *sizes], rows)
 
 
 if __name__ == "__main__":

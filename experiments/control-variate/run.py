@@ -24,9 +24,10 @@ from estimator import Frozen, train
 import minrisk
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE.parents[1] / "benchmarks"))
+sys.path.append(str(HERE.parents[1] / "benchmarks"))  # what all experiments share
 
 import machine
+import pages
 
 Found = dict[str, list[tuple[bool, float, float]]]  # per method: right, loss, share of pairs
 
@@ -113,27 +114,18 @@ def wilson(share: float, count: int, z: float = 1.96) -> tuple[float, float]:
 
 
 def write_tables(results: dict[str, Any]) -> None:
-    for part in ("methods", "variants"):
-        lines = ["| | pairs | top-1 | loss |", "|---|---|---|---|"]
-        lines += [f"| {name} | {row['pairs']:.1%} | {row['top1']:.2f} "
-                  f"{_span(row['top1_interval'])} | {row['loss']:.4f} "
-                  f"{_span(row['loss_interval'], 4)} |"
-                  for name, row in results[part].items()]
-        fill(f"table: {part}", "\n".join(lines))
-    for name, claim in claims(results["methods"]).items():
-        fill(f"claim: {name}", claim)
-    m = results["machine"]
-    fill("machine", f"{results['segments']} segments, hidden layers {results['hidden']}, "
-         f"{results['epochs']} epochs. {m['cpu']}, {m['cores']} cores; Python {m['python']}, "
-         f"torch {m['torch']}, NumPy {m['numpy']}, minrisk {m['minrisk']}.")
+    conditions = (f"{results['segments']} segments, hidden layers {results['hidden']}, "
+                  f"{results['epochs']} epochs. "
+                  f"{pages.machine_line(results['machine'], 'torch', 'numpy')}")
+    pages.fill(HERE / "README.md", {
+        "machine": conditions, **claims(results["methods"]),
+        **{part: table(results[part]) for part in ("methods", "variants")}})
 
 
-def fill(place: str, content: str) -> None:
-    """Write what stands between two comments of README.md."""
-    readme = HERE / "README.md"
-    before, start, rest = readme.read_text(encoding="utf-8").partition(f"<!-- {place} -->\n")
-    _, end, after = rest.partition("<!-- end -->")
-    readme.write_text(before + start + content + "\n" + end + after, encoding="utf-8")
+def table(found: dict[str, Any]) -> str:
+    return pages.table(["", "pairs", "top-1", "loss"], [
+        [name, f"{row['pairs']:.1%}", f"{row['top1']:.2f} {_span(row['top1_interval'])}",
+         f"{row['loss']:.4f} {_span(row['loss_interval'], 4)}"] for name, row in found.items()])
 
 
 def _span(interval: tuple[float, float], digits: int = 2) -> str:

@@ -10,16 +10,22 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import torch
 from data import embeddings, samples
 from estimator import train
-from run import fill
 from torch import Tensor
 
 from minrisk.metrics.comet.estimator import Estimator
+
+HERE = Path(__file__).parent
+sys.path.append(str(HERE.parents[1] / "benchmarks"))  # what all experiments share
+
+import pages
 
 FEW = 16
 
@@ -42,12 +48,10 @@ def main() -> None:
             best = guess.argmax()
             lost = float((exact.max() - exact[best]) / exact.std())
             found.setdefault(name, []).append((lost < 1e-6, lost))
-    lines = ["| variance of what goes into the tanh | top-1 | loss |", "|---|---|---|"]
-    for name, rows in found.items():
-        right, lost = np.mean(rows, axis=0)
-        lines.append(f"| {name} | {right:.2f} | {lost:.4f} |")
-    lines.append(f"\n{options.segments} segments.")
-    fill("table: variances", "\n".join(lines))
+    table = pages.table(["variance of what goes into the tanh", "top-1", "loss"], [
+        [name, *map("{:.{}f}".format, np.mean(rows, axis=0), (2, 4))]
+        for name, rows in found.items()])
+    pages.fill(HERE / "README.md", {"variances": f"{table}\n\n{options.segments} segments."})
 
 
 @torch.inference_mode()

@@ -8,7 +8,7 @@ Writes results.json, and the table of README.md beside it.
 from __future__ import annotations
 
 import json
-import re
+import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,10 @@ from minrisk._core.groups import WeightedRows
 from minrisk.metrics.neural.mqm import MQM
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parents[1] / "benchmarks"))  # what all experiments share
+
+import pages
+
 STATISTICS = {"Spearman": spearman, "accuracy": accuracy}
 OURS, RIVALS = "mqm", ("ridge on the same features", "chrF")
 Results = dict[str, dict[str, Any]]
@@ -87,13 +91,7 @@ def write_table(results: Results) -> None:
     head = ["", "", *(f"{name} ({found['sources']} sources)" for name, found in results.items())]
     rows = [*_rows(results, "systems", "{:.3f} ({:.3f} to {:.3f})"),
             *_rows(results, "differences", "{:+.3f} ({:+.3f} to {:+.3f}), p = {:.3f}")]
-    lines = [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
-    readme = HERE / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    table = "\n".join(lines)
-    text = re.sub(r"(<!-- table -->\n).*?(<!-- end -->)", rf"\g<1>{table}\n\2", text,
-                  flags=re.DOTALL)
-    readme.write_text(text, encoding="utf-8")
+    pages.fill(HERE / "README.md", {"agreement": pages.table(head, rows)})
 
 
 def _rows(results: Results, part: str, form: str) -> Iterator[list[str]]:

@@ -21,13 +21,16 @@ import minrisk
 from minrisk.io.files import Input
 
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parents[1] / "benchmarks"))  # what all experiments share
+
+import pages
+
 SAMPLES = [2**k for k in range(11)]
 SETS = 8  # of each size, where there are as many
 RESAMPLES = 1000
 JUDGES = {"BLEU": minrisk.BLEU(), "chrF": minrisk.ChrF(), "TER": minrisk.Ter()}
 ERRORS = ("TER",)  # negated inside
 CHRF = minrisk.ChrF()
-START, END = "<!-- table -->\n", "\n<!-- end -->"
 
 
 def main(*files: str) -> None:
@@ -36,19 +39,16 @@ def main(*files: str) -> None:
             "signature": minrisk.signature(minrisk.Standard(CHRF)),
             "sets": SETS, "corpora": {name: _corpus(path) for name, path in corpora.items()}}
     (HERE / "results.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
-    readme = HERE / "README.md"
-    before, _, rest = readme.read_text(encoding="utf-8").partition(START)
-    readme.write_text(before + START + table(made) + END + rest.partition(END)[2], encoding="utf-8")
+    pages.fill(HERE / "README.md", {"scores": table(made)})
 
 
 def table(results: dict[str, Any]) -> str:
     """The scores and the differences from beam search, by the number of samples."""
     columns = [(f"{name}, {judge}", found["judges"][judge]) for judge in JUDGES
                for name, found in results["corpora"].items()]
-    rows = [["samples", *(title for title, _ in columns)], ["---"] * (len(columns) + 1)]
-    rows += [[f"{n:,}", *(_cell(found["mbr"][str(n)]) for _, found in columns)] for n in SAMPLES]
+    rows = [[f"{n:,}", *(_cell(found["mbr"][str(n)]) for _, found in columns)] for n in SAMPLES]
     rows.append(["beam search", *(f"{found['beam']:.2f}" for _, found in columns)])
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    return pages.table(["samples", *(title for title, _ in columns)], rows)
 
 
 def _cell(row: dict[str, Any]) -> str:

@@ -1,10 +1,11 @@
 """How often do the tests of `minrisk score` find a difference, if there is none or one?
 
-    python experiments/significance/run.py results.json en-fr.jsonl.xz
+    python experiments/significance/run.py en-fr.jsonl.xz
 
 Each line of the file has many samples of a model and a human `reference`. Two systems that take a
 random sample of each segment do not differ; if one takes the better of two in some segments, it is
-better. `results.json` has the share of all trials in which each test finds a difference at 5%.
+better. Writes results.json, the share of all trials in which each test finds a difference at 5%,
+and the table of README.md.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ import minrisk
 from minrisk.evaluation import scoring
 from minrisk.io.files import Input
 
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parents[1] / "benchmarks"))  # what all experiments share
+
+import pages
+
 Corpus = Callable[[np.ndarray], float]
 
 TRIALS = 2000
@@ -32,15 +38,15 @@ IMPROVED = (0.0, 0.25, 0.5)  # share of the segments where a system takes the be
 TESTS = ("permutation", "bootstrap", "interval")
 
 
-def main(output: str, path: str) -> None:
+def main(path: str) -> None:
     source = Input(path)
     records = [json.loads(source.text(line)) for line in source]
     rows = [*_rows("mean of sentence chrF", *_of_chrf(records)),
             *_rows("corpus BLEU", *_of_bleu(records))]
     made = {"trials": TRIALS, "resamples": RESAMPLES, "level": LEVEL,
             "version": minrisk.__version__, "rows": rows}
-    Path(output).write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
-    print(table(made))
+    (HERE / "results.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    pages.fill(HERE / "README.md", {"found": table(made)})
 
 
 def _of_chrf(records) -> tuple[Corpus, np.ndarray, np.ndarray]:
@@ -91,12 +97,10 @@ def _found(corpus: Corpus, systems: np.ndarray, seed: int) -> list[bool]:
 
 def table(results: dict[str, Any]) -> str:
     """The rows of the README's table."""
-    lines = ["| metric | segments | improved | permutation test | bootstrap test | interval |",
-             "|---|---|---|---|---|---|"]
-    lines += [f"| {row['metric']} | {row['segments']} | {row['improved']:.0%} | "
-              + " | ".join(f"{row['found'][name]:.1%}" for name in TESTS) + " |"
-              for row in results["rows"]]
-    return "\n".join(lines)
+    head = ["metric", "segments", "improved", "permutation test", "bootstrap test", "interval"]
+    return pages.table(head, [
+        [row["metric"], row["segments"], f"{row['improved']:.0%}",
+         *(f"{row['found'][name]:.1%}" for name in TESTS)] for row in results["rows"]])
 
 
 if __name__ == "__main__":

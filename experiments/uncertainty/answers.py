@@ -1,11 +1,12 @@
 """Do samples that disagree announce a wrong answer?
 
-    python experiments/uncertainty/answers.py answers.json gsm8k.jsonl.xz
+    python experiments/uncertainty/answers.py gsm8k.jsonl.xz
 
 Each line has `samples`, whose answer is the number in the last box, and the `gold` number. The
 choice by each metric is right if its last number is the gold one. AUROC is the probability that
 a right choice has the smaller entropy (or the larger `largest`) of a right and a wrong one, in
-all and in either half, of the lines with even and with odd numbers. Prints the table of README.md.
+all and in either half, of the lines with even and with odd numbers. Writes answers.json, and the
+table of README.md.
 """
 
 from __future__ import annotations
@@ -23,29 +24,33 @@ import minrisk
 from minrisk.io.files import Input
 from minrisk.metrics.votes.exact_match import canonical_number
 
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parents[1] / "benchmarks"))  # what all experiments share
+
+import pages
+
 BOXED = r"\\boxed\{[^}]*?(-?\d[\d,]*(?:\.\d+)?)[^}\d]*\}"
 METRICS = {"exact-match": minrisk.ExactMatch(BOXED, numbers=True), "symbolic": "symbolic",
            "embedding": "embedding", "chrf": "chrf"}
 HALVES = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}
 
 
-def main(output: str, path: str) -> None:
+def main(path: str) -> None:
     source = Input(path)
     records = [json.loads(source.text(line)) for line in source]
     found = {name: measured(records, metric) for name, metric in METRICS.items()}
     results = {"question": "AUROC of a right choice", "segments": len(records), "metrics": found}
-    Path(output).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    print(table(results))
+    (HERE / "answers.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    pages.fill(HERE / "README.md", {"answers": table(results)})
 
 
 def table(results: dict[str, Any]) -> str:
-    lines = ["| metric | right | entropy | | largest | | clusters |", "|---" * 7 + "|"]
-    for name, found in results["metrics"].items():
-        cells = [f"{found['all'][key]:.3f} | {found['even'][key]:.3f}, {found['odd'][key]:.3f}"
-                 for key in ("entropy", "largest")]
-        lines.append(f"| `{name}` | {found['all']['right']} | {' | '.join(cells)} "
-                     f"| {found['clusters']} |")
-    return "\n".join(lines)
+    rows = [[f"`{name}`", found["all"]["right"],
+             *(cell for key in ("entropy", "largest") for cell in (
+                 f"{found['all'][key]:.3f}", f"{found['even'][key]:.3f}, {found['odd'][key]:.3f}")),
+             found["clusters"]] for name, found in results["metrics"].items()]
+    return pages.table(["metric", "right", "entropy", "even, odd", "largest", "even, odd",
+                        "clusters"], rows)
 
 
 def measured(records: Sequence[dict[str, Any]], metric: Any) -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """Do samples that disagree announce a poor translation?
 
-    python experiments/uncertainty/run.py results.json fr-en=fr-en.jsonl.xz en-fr=en-fr.jsonl.xz
+    python experiments/uncertainty/run.py fr-en=fr-en.jsonl.xz en-fr=en-fr.jsonl.xz
 
 Each file has samples and a human `reference` per line. Standard MBR by chrF chooses, chrF against
 the human reference judges, and each measure of uncertainty is correlated with that (Spearman, with
 a 95% interval over resampled segments). The threshold of the clusters is chosen on the first file
-and holds for the others.
+and holds for the others. Writes results.json, and the table of README.md.
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ import numpy as np
 import minrisk
 from minrisk.io.files import Input
 
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parents[1] / "benchmarks"))  # what all experiments share
+
+import pages
+
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 SAMPLES = (16, 128, 1024)
 RESAMPLES = 2000
@@ -27,7 +32,7 @@ CHRF = minrisk.ChrF()
 FIELDS = ("entropy", "largest", "utility")
 
 
-def main(output: str, *files: str) -> None:
+def main(*files: str) -> None:
     corpora = {name: _records(path) for name, path in (file.split("=", 1) for file in files)}
     found = {name: {str(n): _correlations(records, n) for n in SAMPLES}
              for name, records in corpora.items()}
@@ -37,7 +42,23 @@ def main(output: str, *files: str) -> None:
             "signature": minrisk.signature(minrisk.Standard(CHRF)),
             "segments": {name: len(records) for name, records in corpora.items()},
             "threshold": {"of": first, "value": threshold}, "correlations": found}
-    Path(output).write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    (HERE / "results.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    pages.fill(HERE / "README.md", {"translations": table(made)})
+
+
+def table(results: dict[str, Any]) -> str:
+    """The correlations at the chosen threshold."""
+    chosen = results["threshold"]
+    rows = [[f"{name} ({'chosen on' if name == chosen['of'] else 'held out'})", f"{int(n):,}",
+             *(_cell(own[field if field == "utility" else f"{field} {chosen['value']}"])
+               for field in FIELDS)]
+            for name, sizes in results["correlations"].items() for n, own in sizes.items()]
+    return pages.table(["", "samples", "entropy", "largest cluster", "mean utility"], rows)
+
+
+def _cell(found: dict[str, Any]) -> str:
+    low, high = found["interval"]
+    return f"{found['rho']:.2f} ({low:.2f} to {high:.2f})".replace("-", "−")
 
 
 def _records(path: str) -> list[dict[str, Any]]:
