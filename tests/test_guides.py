@@ -25,6 +25,11 @@ def test_a_picture_is_what_its_script_draws(name, monkeypatch):
     assert drawn == kept
 
 
+def test_the_table_of_early_stopping_is_what_its_script_prints():
+    table = load_module(DOCS / "figures" / "early_stopping.py").table()
+    assert table in (DOCS / "guides" / "cost.md").read_text(encoding="utf-8")
+
+
 def test_the_table_of_speed_is_made_from_the_results_of_benchmarks():
     table = load_module(ROOT / "benchmarks" / "speed.py").table()
     assert table in (ROOT / "README.md").read_text(encoding="utf-8")
