@@ -9,6 +9,8 @@ from docutils import nodes
 from reference_text import written
 from sphinx.application import Sphinx
 
+LONG = 4  # sections, with the page itself
+
 
 def write(app: Sphinx, docname: str, source: list[str]) -> None:
     """Replace the blocks of a page that are written from the code."""
@@ -53,6 +55,15 @@ def mark_short_code(app: Sphinx, doctree: nodes.document) -> None:
             literal["classes"].append("short")
 
 
+def list_sections(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any],
+                  doctree: nodes.document | None) -> None:
+    """A list of the sections below the title of a long page, for windows without a right column."""
+    if doctree is not None and len(list(doctree.findall(nodes.section))) > LONG:
+        title, end, rest = context["body"].partition("</h1>")
+        context["body"] = (f'{title}{end}<details class="sections"><summary>On this page</summary>'
+                           f'{context["toc"]}</details>{rest}')
+
+
 def public_home(app: Sphinx, env: Any, node: Any, content: Any) -> Any:
     """A link to a class by its private module leads to the public name."""
     name = node.get("reftarget", "").rpartition(".")[2]
@@ -71,5 +82,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-signature", as_written)
     app.connect("doctree-read", punctuate)
     app.connect("doctree-read", mark_short_code)
+    app.connect("html-page-context", list_sections)
     app.connect("missing-reference", public_home)
     return {"parallel_read_safe": True}
