@@ -62,7 +62,7 @@ def sacrebleu_scores(metric: minrisk.BLEU, hyps: list[str], refs: list[str]) -> 
 
 @pytest.fixture
 def plain(monkeypatch):
-    monkeypatch.setattr(_backend, "_native", lambda: None)
+    monkeypatch.setattr(_backend, "native_core", lambda: None)
 
 
 @given(metric=METRICS, hyps=LISTS, refs=LISTS)

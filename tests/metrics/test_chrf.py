@@ -97,7 +97,7 @@ def test_real_samples_equal_fastchrf(fastchrf_samples):
 @pytest.fixture
 def plain(monkeypatch):
     def switch() -> None:
-        monkeypatch.setattr(_backend, "_native", lambda: None)
+        monkeypatch.setattr(_backend, "native_core", lambda: None)
     return switch
 
 
