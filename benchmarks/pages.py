@@ -54,4 +54,4 @@ def machine_line(machine: Mapping[str, Any], *packages: str, also: Iterable[str]
     versions = [f"{TITLES.get(name, name)} {machine[name]}"
                 for name in ("python", "minrisk", *packages) if machine.get(name)]
     when = [f"measured on {machine['date']}"] if "date" in machine else []
-    return "; ".join([", ".join(where), *also, ", ".join(versions), *when]) + "."
+    return "; ".join(filter(None, [", ".join(where), *also, ", ".join(versions), *when])) + "."

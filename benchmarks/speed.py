@@ -17,12 +17,13 @@ sys.path.append(str(HERE))  # also where it is loaded by its path
 import pages
 
 README = HERE.parent / "README.md"
-HEAD = ["1,024 samples of a sentence", "on", "minrisk", "others", "times faster"]
+HEAD = ["1,024 samples of a sentence", "conditions", "minrisk", "others", "times faster"]
 
 
 def table() -> str:
-    """The table, and a line on whole runs."""
-    return f"{pages.table(HEAD, [*_chrf(), *_comet(), _sampling()])}\n\n{_process()}"
+    """The table, with what was measured, and whole runs."""
+    rows = [*_chrf(), *_comet(), _sampling()]
+    return f"{pages.table(HEAD, rows)}\n\n{_process()}\n{_versions()}"
 
 
 def _process() -> str:
@@ -33,20 +34,36 @@ def _process() -> str:
             f"takes {run['median']:.1f} s and {run['peak_bytes'] / 1e6:.0f} MB.")
 
 
+def _versions() -> str:
+    """What was measured with which version, and when if the results say it."""
+    files = {"chrF": ("chrf", "results.json"), "COMET": ("comet", "cuda.json"),
+             "sampling": ("sampling", "cuda.json")}
+    found: dict[str, list[str]] = {}
+    for name, file in files.items():
+        m = _read(*file)["machine"]
+        version = f"{m['minrisk']} on {m['date']}" if "date" in m else m["minrisk"]
+        found.setdefault(version, []).append(name)
+    each = [f"{version} ({', '.join(names)})" for version, names in found.items()]
+    return f"Measured with minrisk {', '.join(each)}."
+
+
 def _chrf() -> list[list[str]]:
     results = _read("chrf", "results.json")
     times = {(t["competitor"], t["work"]): t["median"] for t in results["choice"]["times"]}
-    place = f"{results['machine']['cores']} CPU cores"
-    return [_row(title, place, times["minrisk", work], "fastchrf", times["fastchrf", work])
-            for work, title in (("exact", "exact MBR by chrF"),
-                                ("aggregate", "chrF, averaged references"))]
+    conditions = "CPU, one thread each"
+    return [_row(title, conditions, times["minrisk 1 thread", work], "fastchrf",
+                 times[peer, work])  # whose exact scores use one thread at any rate
+            for work, title, peer in (("exact", "exact MBR by chrF", "fastchrf"),
+                                      ("aggregate", "chrF, averaged references",
+                                       "fastchrf 1 thread"))]
 
 
 def _comet() -> list[list[str]]:
     results = _read("comet", "cuda.json")
     ours, theirs = results["ours"], results["theirs"]
-    place = results["machine"]["device"].removeprefix("NVIDIA ")
-    return [_row(title, place, ours[work]["median_s"],
+    device = results["machine"]["device"].removeprefix("NVIDIA ")
+    conditions = f"{device}, one sentence, random weights"
+    return [_row(title, conditions, ours[work]["median_s"],
                  *min(((f"{name}'s loop", own[work]["median_s"]) for name, own in theirs.items()),
                       key=lambda pair: pair[1]))
             for work, title in (("exact", "exact MBR by COMET"),
@@ -58,18 +75,20 @@ def _sampling() -> list[str]:
     found = results["translation"]
     each = {name: median(turn["wall"] for turn in turns) / found["segments"][name]
             for name, turns in found["times"].items()}
-    return _row("sampling from OPUS-MT en-fr", results["machine"]["gpu"].removeprefix("NVIDIA "),
-                each["minrisk"], "transformers", each["generate"])
+    device = results["machine"]["gpu"].removeprefix("NVIDIA ")
+    conditions = f"{device}, {found['segments']['minrisk']} sentences at once against one"
+    return _row("sampling from OPUS-MT en-fr", conditions, each["minrisk"], "transformers",
+                each["generate"])
 
 
-def _row(title: str, place: str, ours: float, other: str, theirs: float) -> list[str]:
-    return [title, place, f"**{milliseconds(ours)} ms**", f"{other}: {milliseconds(theirs)} ms",
+def _row(title: str, conditions: str, ours: float, other: str, theirs: float) -> list[str]:
+    return [title, conditions, f"**{milliseconds(ours)} ms**",
+            f"{other}: {milliseconds(theirs)} ms",
             f"{theirs / ours:,.0f}" if theirs > 10 * ours else f"{theirs / ours:.1f}"]
 
 
 def milliseconds(seconds: float) -> str:
-    value = 1000 * seconds
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return pages.number(1000 * seconds)
 
 
 def _read(folder: str, name: str) -> dict[str, Any]:

@@ -66,8 +66,9 @@ def test_the_tables_of_experiments_are_made_from_their_results(name, script, fil
     assert table in (folder / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_tables_of_confidence_are_made_from_its_results():
-    folder = ROOT / "experiments" / "confidence"
+@pytest.mark.parametrize("name", ["benchmarks/inspect", "experiments/confidence"])
+def test_all_tables_of_a_page_are_made_from_its_results(name):
+    folder = ROOT / name
     text = (folder / "README.md").read_text(encoding="utf-8")
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     tables = load_module(folder / "run.py").tables(results)

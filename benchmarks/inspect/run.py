@@ -4,7 +4,7 @@ usage: python benchmarks/inspect/run.py [--segments 10000] [--long 200]
 
 Two inputs from the bundled samples: many segments of 16 samples, and few of 1,024. The browser's
 numbers are from its own timeline (marks, long tasks, frames), in a headless Chromium; those of the
-command are of a process of its own. Writes results.json beside this file.
+command are of a process of its own. Writes results.json, and the tables of README.md.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ from contextlib import suppress
 from importlib.resources import files
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
-
-from playwright.sync_api import Page, sync_playwright
+from typing import TYPE_CHECKING, Any
 
 from minrisk.io.files import Input
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent))
+sys.path.append(str(HERE.parent))  # what all benchmarks share
 
 import machine
+import pages
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 SCROLL = """async () => {
   const list = document.getElementById('list'), frames = [];
@@ -68,12 +70,58 @@ def main() -> None:
     parser.add_argument("--long", type=int, default=200)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = {"machine": machine.processor(),
-                 "load": os.getloadavg()[0],  # of others, beside which this was measured
+        found = {"machine": machine.describe(),
                  "many": _many(Path(folder), options.segments),
                  "long": _long(Path(folder), options.long)}
     (HERE / "results.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(found, indent=1))
+    pages.fill(HERE / "README.md", tables(found))
+
+
+def tables(found: dict[str, Any]) -> dict[str, str]:
+    """The tables of README.md by their names."""
+    return {"machine": pages.machine_line(found["machine"]), "many": _many_table(found["many"]),
+            "long": _long_table(found["long"])}
+
+
+def _many_table(found: dict[str, Any]) -> str:
+    browser = found["browser"]
+    scroll = browser["scroll"]
+    rows = [
+        ["page", f"{found['page_mb']:.1f} MB"],
+        ["`minrisk inspect`", _cost(found["command"])],
+        ["first row, after the start of loading", f"{browser['first_row_ms'] / 1000:.2f} s"],
+        ["everything opened, in idle time", f"{browser['opening_cpu_ms'] / 1000:.1f} s of CPU, "
+         f"{_blocked(browser['long_tasks_ms_opening'])}"],
+        ["scroll by 1,500 pixels a frame", f"{scroll['median_frame_ms']:.1f} ms a frame (median), "
+         f"{scroll['largest_frame_ms']:.0f} ms (largest), "
+         f"{scroll['cpu_ms'] / scroll['frames']:.0f} ms of CPU, "
+         f"{_blocked(browser['long_tasks_ms_scrolling'])}"],
+        ["search through all texts", f"{browser['first_search']['ms']:.0f} ms, "
+         f"{_blocked(browser['long_tasks_ms_searching'])}"]]
+    return pages.table(
+        [f"{found['segments']:,} segments, {found['samples']} samples shown", ""], rows)
+
+
+def _long_table(found: dict[str, Any]) -> str:
+    counts = (found["segments"] // 2, found["segments"])
+    commands = {"`minrisk decode`": found["decode"], **{
+        f"`minrisk inspect`, {count} segments": found[f"inspect {count}"] for count in counts}}
+    rows = [[name, f"{own['wall_s']:.1f} s", f"{own['cpu_s']:.1f} s", f"{own['peak_mb']:.0f} MB"]
+            for name, own in commands.items()]
+    head = [f"{found['segments']} segments of {found['samples']:,} samples", "clock", "CPU",
+            "memory"]
+    return (f"{pages.table(head, rows)}\n\nOf {found['segments']} segments, `inspect` takes "
+            f"{found['times_decode_wall_s']:.1f} times as long as `decode` by the clock, and "
+            f"{found['times_decode_cpu_s']:.1f} times its CPU time.")
+
+
+def _cost(command: dict[str, float]) -> str:
+    return (f"{command['wall_s']:.0f} s by the clock, {command['cpu_s']:.0f} s of CPU, "
+            f"{command['peak_mb']:.0f} MB")
+
+
+def _blocked(long_tasks: list[float]) -> str:
+    return f"long tasks of {sum(long_tasks):.0f} ms" if long_tasks else "no long task"
 
 
 def _many(folder: Path, segments: int) -> dict[str, Any]:
@@ -121,6 +169,8 @@ def _command(*args: object) -> dict[str, float]:
 
 
 def _browse(path: Path, segments: int) -> dict[str, Any]:
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as driver:
         others = _renderers()
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"),

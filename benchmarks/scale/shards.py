@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -23,6 +22,7 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))  # what all benchmarks share
 
 import machine
+import pages
 
 SEGMENT = {"samples": ["The cat sat on the mat.", "A cat sat on a mat.", "The dog sat."]}
 
@@ -38,7 +38,7 @@ def main() -> None:
         with TemporaryDirectory(dir=options.folder) as folder:
             runs.append(measure(Path(folder), count))
         print(runs[-1], file=sys.stderr)
-    found = {"machine": machine.processor(), "load": os.getloadavg()[0], "runs": runs}
+    found = {"machine": machine.describe(), "runs": runs}
     options.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     options.output.with_suffix(".md").write_text(table(found), encoding="utf-8")
 
@@ -67,14 +67,13 @@ def timed(command: list[str]) -> dict[str, float]:
 
 
 def table(found: dict[str, Any]) -> str:
-    lines = [f"{found['machine']}; one segment a shard, one worker.", "",
-             "| shards | run, s | of the processor, s | a shard, ms | resume, s |",
-             "|---:|---:|---:|---:|---:|"]
-    for run in found["runs"]:
-        first, resumed, count = run["run"], run["resume"], run["shards"]
-        lines.append(f"| {count:,} | {first['seconds']:.1f} | {first['processor_seconds']:.1f} "
-                     f"| {1000 * first['seconds'] / count:.1f} | {resumed['seconds']:.1f} |")
-    return "\n".join(lines) + "\n"
+    rows = [[f"{run['shards']:,}", f"{run['run']['seconds']:.1f}",
+             f"{run['run']['processor_seconds']:.1f}",
+             f"{1000 * run['run']['seconds'] / run['shards']:.1f}",
+             f"{run['resume']['seconds']:.1f}"] for run in found["runs"]]
+    head = ["shards", "run, s", "of the processor, s", "a shard, ms", "resume, s"]
+    return (f"One segment a shard, one worker. {pages.machine_line(found['machine'])}\n\n"
+            f"{pages.table(head, rows)}\n")
 
 
 if __name__ == "__main__":
