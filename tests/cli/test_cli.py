@@ -279,10 +279,12 @@ def test_a_seed_repeats_a_run_and_another_changes_it(tmp_path):
     assert utilities(1) == utilities(1) != utilities(2)
 
 
-def test_help_names_every_strategy_and_metric():
+def test_help_says_what_lists_every_strategy_and_metric():
     text = run("decode", "--help").out
-    for name in [*STRATEGIES.names(), *METRICS.names()]:
-        assert name in text.replace("-\n", "-")
+    for kind, registry in (("strategies", STRATEGIES), ("metrics", METRICS)):
+        assert f"minrisk list {kind}" in text
+        listed = run("list", kind).out
+        assert [name for name in registry.names() if name not in listed] == []
 
 
 def test_former_names_of_lists_say_the_new_ones():

@@ -166,8 +166,9 @@ class OptionsCommand(click.Command):
         for component in others:
             formatter.write_text(f"{component.takes}.")
         for registry in self.registries:
-            formatter.write_text(f"--{registry.kind} NAME --help shows the options of one of: "
-                                 f"{', '.join(registry.names())}.")
+            plural = registry.group.removeprefix("minrisk.")
+            formatter.write_text(f"Options of others: --{registry.kind} NAME --help; all names: "
+                                 f"minrisk list {plural}.")
 
     def _sections(self, ctx: click.Context
                   ) -> tuple[dict[str, list[click.Option]], list[Component]]:
