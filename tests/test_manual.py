@@ -223,6 +223,32 @@ def test_addresses_in_links_are_well_formed(page):
         assert re.fullmatch(r"https://[\w.-]+\.[a-z]+(/[\w./%#?=&~+-]*)?", address)
 
 
+def test_the_messages_that_the_manual_explains_are_those_of_the_code():
+    """By some words in a row, since values, and the forms of options, stand between words."""
+    known = {run for path in (ROOT / "src").rglob("*.py") for text in texts_in(path)
+             for run in runs_of_words(text)}
+    shown = [line for block in fenced_blocks(DOCS / "guides" / "troubleshooting.md")
+             if block.language == "text" for line in block.code.splitlines()
+             if line.startswith(("minrisk: ", "RuntimeWarning")) and "pip install '" not in line]
+    assert shown
+    assert [line for line in shown if known.isdisjoint(runs_of_words(line))] == []
+
+
+def texts_in(path: Path) -> Iterator[str]:
+    """The strings of a module, with a star for each value in one."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "*"
+                          for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def runs_of_words(text: str) -> set[str]:
+    words = text.split()
+    return {" ".join(words[start:start + 3]) for start in range(len(words) - 2)}
+
+
 # the reference, which is written from the code
 
 REFERENCE = load_module(DOCS / "_extensions" / "reference_text.py")
