@@ -66,7 +66,8 @@ def test_the_tables_of_experiments_are_made_from_their_results(name, script, fil
     assert table in (folder / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["benchmarks/inspect", "experiments/confidence"])
+@pytest.mark.parametrize("name", ["benchmarks/inspect", "experiments/calibration",
+                                  "experiments/compose", "experiments/confidence"])
 def test_all_tables_of_a_page_are_made_from_its_results(name):
     folder = ROOT / name
     text = (folder / "README.md").read_text(encoding="utf-8")

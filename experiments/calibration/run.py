@@ -25,6 +25,10 @@ from minrisk.evaluation.calibration import CalibrationReport, brier, calibrated,
 from minrisk.io.files import Input
 
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parents[1] / "benchmarks"))  # what all experiments share
+
+import pages
+
 BOXED = r"\\boxed\{[^}]*?(-?\d[\d,]*(?:\.\d+)?)[^}\d]*\}"
 METRICS = {"exact-match": minrisk.ExactMatch(BOXED, numbers=True),
            "symbolic": minrisk.make_metric("symbolic")}
@@ -49,7 +53,7 @@ def main(path: str, other: str | None = None) -> None:
         if other is not None:
             found["other file"] = _tested(report.calibration, other, metric)
     (HERE / "results.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
-    write_tables(made)
+    pages.fill(HERE / "README.md", tables(made))
 
 
 def _results(path: str, metric: Any) -> tuple[list[dict[str, Any]], list[Any]]:
@@ -146,47 +150,45 @@ def _tested(calibration: minrisk.Calibration, path: str, metric: Any) -> dict[st
             "answered": float(answered.mean()), "error": float((~right[answered]).mean())}
 
 
-def write_tables(made: dict[str, Any]) -> None:
-    readme = HERE / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    rows = [["choice by", "signal", "AUROC", "AURC", "ECE", "Brier"], ["---"] * 6]
-    for metric, found in made["metrics"].items():
-        for name, one in found["signals"].items():
-            rows.append([metric, f"`{name}`", *(
-                "{value:.3f} ({low:.2f} to {high:.2f})".format(**one[part])
-                for part in ("auroc", "aurc", "ece", "brier"))])
-    text = _replaced(text, "signals", rows)
-    rows = [["choice by", "wanted error", "answered", "error"], ["---"] * 4]
-    for metric, found in made["metrics"].items():
-        rows += [[metric, f"{one['max_error']:.0%}", f"{one['answered']:.0%}",
-                  "" if one["error"] is None else f"{one['error']:.1%}"]
-                 for one in found["guarantees"]]
-    text = _replaced(text, "thresholds", rows)
-    sizes = next(iter(made["metrics"].values()))["coverage"]["any_of"]
-    rows = [["choice by", "one sample", "the choice", *(f"any of {k}" for k in sizes)],
-            ["---"] * (3 + len(sizes))]
-    for metric, found in made["metrics"].items():
-        one = found["coverage"]
-        rows.append([metric, *("{value:.1%} ({low:.0%} to {high:.0%})".format(**part) for part in (
-            one["one"], one["chosen"], *one["any_of"].values()))])
-    text = _replaced(text, "coverage", rows)
-    rows = [["choice by", "signal", "ECE", "Brier", "of an isotonic map: ECE, Brier",
-             *(f"level {level}: answered, error, kept" for level in LEVELS)],
-            ["---"] * (5 + len(LEVELS))]
-    for metric, found in made["metrics"].items():
-        for name, one in found["random halves"].items():
-            rows.append([metric, f"`{name}`", f"{one['ece']:.3f}", f"{one['brier']:.3f}",
-                         f"{one['isotonic ece']:.3f}, {one['isotonic brier']:.3f}", *(
-                "{answered:.0%}, {error:.1%}, {kept:.0%}".format(**one[f"level {level}"])
-                for level in LEVELS)])
-    readme.write_text(_replaced(text, "halves", rows), encoding="utf-8")
+def tables(made: dict[str, Any]) -> dict[str, str]:
+    """The tables of README.md by their names."""
+    makers = {"signals": _signals, "thresholds": _thresholds, "coverage": _coverage,
+              "halves": _halves}
+    return {name: make(made["metrics"]) for name, make in makers.items()}
 
 
-def _replaced(text: str, name: str, rows: list[list[str]]) -> str:
-    start, end = f"<!-- table: {name} -->\n", "<!-- end -->"
-    before, _, rest = text.partition(start)
-    table = "".join("| " + " | ".join(row) + " |\n" for row in rows)
-    return before + start + table + end + rest.partition(end)[2]
+def _signals(metrics: dict[str, Any]) -> str:
+    return pages.table(["choice by", "signal", "AUROC", "AURC", "ECE", "Brier"], [
+        [metric, f"`{name}`", *("{value:.3f} ({low:.2f} to {high:.2f})".format(**one[part])
+                                for part in ("auroc", "aurc", "ece", "brier"))]
+        for metric, found in metrics.items() for name, one in found["signals"].items()])
+
+
+def _thresholds(metrics: dict[str, Any]) -> str:
+    return pages.table(["choice by", "wanted error", "answered", "error"], [
+        [metric, f"{one['max_error']:.0%}", f"{one['answered']:.0%}",
+         "" if one["error"] is None else f"{one['error']:.1%}"]
+        for metric, found in metrics.items() for one in found["guarantees"]])
+
+
+def _coverage(metrics: dict[str, Any]) -> str:
+    found = {metric: own["coverage"] for metric, own in metrics.items()}
+    sizes = next(iter(found.values()))["any_of"]
+    return pages.table(["choice by", "one sample", "the choice", *(f"any of {k}" for k in sizes)], [
+        [metric, *("{value:.1%} ({low:.0%} to {high:.0%})".format(**part)
+                   for part in (one["one"], one["chosen"], *one["any_of"].values()))]
+        for metric, one in found.items()])
+
+
+def _halves(metrics: dict[str, Any]) -> str:
+    head = ["choice by", "signal", "ECE", "Brier", "of an isotonic map: ECE, Brier",
+            *(f"level {level}: answered, error, kept" for level in LEVELS)]
+    return pages.table(head, [
+        [metric, f"`{name}`", f"{one['ece']:.3f}", f"{one['brier']:.3f}",
+         f"{one['isotonic ece']:.3f}, {one['isotonic brier']:.3f}",
+         *("{answered:.0%}, {error:.1%}, {kept:.0%}".format(**one[f"level {level}"])
+           for level in LEVELS)]
+        for metric, found in metrics.items() for name, one in found["random halves"].items()])
 
 
 if __name__ == "__main__":

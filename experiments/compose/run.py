@@ -23,7 +23,10 @@ import minrisk
 from minrisk._core.json_values import NOTHING, canonical_form, find_json, leaves
 
 HERE = Path(__file__).parent
-START, END = "<!-- results -->\n", "<!-- end -->\n"
+sys.path.append(str(HERE.parents[1] / "benchmarks"))  # what all experiments share
+
+import pages
+
 SIZES = (4, 8, 16, 32)
 BLOCKS = 4
 BY_FIELD = minrisk.JsonMatch(by="field")
@@ -48,10 +51,7 @@ def main() -> None:
     result = {"minrisk": minrisk.__version__, "rows": [
         row for task, records in tasks.items() for row in evaluated(task, records)]}
     (HERE / "results.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    readme = HERE / "README.md"
-    before, _, rest = readme.read_text(encoding="utf-8").partition(START)
-    readme.write_text(before + START + tables(result["rows"]) + END + rest.partition(END)[2],
-                      encoding="utf-8")
+    pages.fill(HERE / "README.md", tables(result))
 
 
 def evaluated(task: str, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -106,20 +106,16 @@ def interval(values: np.ndarray) -> list[float]:
     return [float(values.mean()), *np.quantile(means, (0.025, 0.975)).tolist()]
 
 
-def tables(rows: list[dict[str, Any]]) -> str:
-    """The tables of README.md."""
-    lines = []
-    for task, n in dict.fromkeys((row["task"], row["n"]) for row in rows):
-        own = [row for row in rows if (row["task"], row["n"]) == (task, n)]
-        lines += [f"**{task}**, {own[0]['problems']} problems, {n} samples:", "",
-                  "| method | fields right (F1) | all fields right | F1 over picked | composed |",
-                  "|---|---|---|---|---|"]
-        for row in own:
-            cells = [percent(*row["fields"]), percent(*row["whole"]),
-                     percent(*row["over picked"], sign="+"), f"{row['composed']:.0%}"]
-            lines.append(f"| {row['method']} | {' | '.join(cells)} |")
-        lines.append("")
-    return "\n".join(lines)
+def tables(result: dict[str, Any]) -> dict[str, str]:
+    """The tables of README.md by their names; one for each task and number of samples."""
+    head = ["method", "fields right (F1)", "all fields right", "F1 over picked", "composed"]
+    parts = []
+    for task, n in dict.fromkeys((row["task"], row["n"]) for row in result["rows"]):
+        own = [row for row in result["rows"] if (row["task"], row["n"]) == (task, n)]
+        parts += [f"**{task}**, {own[0]['problems']} problems, {n} samples:", pages.table(head, [
+            [row["method"], percent(*row["fields"]), percent(*row["whole"]),
+             percent(*row["over picked"], sign="+"), f"{row['composed']:.0%}"] for row in own])]
+    return {"results": "\n\n".join(parts)}
 
 
 def percent(mean: float, low: float, high: float, sign: str = "") -> str:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-START, END = "<!-- results -->\n", "<!-- end -->\n"
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parents[1] / "benchmarks"))  # what all experiments share
+
+import pages
+
 Fields = dict[str, Any]
 
 
 def write(result: Fields, readme: Path) -> None:
     """Replace the tables between the markers; the rest of the page is written by hand."""
-    before, _, rest = readme.read_text(encoding="utf-8").partition(START)
-    after = rest.partition(END)[2]
-    readme.write_text(before + START + tables(result) + END + after, encoding="utf-8")
+    pages.fill(readme, {"results": tables(result)})
 
 
 def tables(result: Fields) -> str:
     found = result["tasks"]
-    parts = [f"minrisk {result['machine']['minrisk']}; chosen on {result['machine']['cpu']}, with "
-             f"a load of {result['machine']['load']}."]
+    parts = [f"Chosen on {pages.machine_line(result['machine'])}"]
     for model in dict.fromkeys(task["model"] for task in found):
         own = [task for task in found if task["model"] == model]
         parts += [f"**{model}**: quality of the choice, in % (gain over one sample)",
@@ -29,7 +31,7 @@ def tables(result: Fields) -> str:
                   _signals(own)]
         if any(task["served"] for task in own):
             parts += [f"**{model}**: the model as its own judge", _served(own)]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(parts)
 
 
 def _largest(task: Fields) -> dict[str, Fields]:
@@ -50,7 +52,7 @@ def _quality(tasks: Sequence[Fields]) -> str:
             for name in ordered]
     tokens = [next(row["tokens"] for row in column.values() if "tokens" in row)
               for column in columns]
-    return _markdown(head, [*rows, ["tokens sampled", *(f"{own:,.0f}" for own in tokens), ""]])
+    return pages.table(head, [*rows, ["tokens sampled", *(f"{own:,.0f}" for own in tokens), ""]])
 
 
 def _cell(row: Fields | None) -> str:
@@ -71,7 +73,7 @@ def _by_size(tasks: Sequence[Fields]) -> str:
             by_size = {row["n"]: row for row in task["rows"] if row["method"] == name}
             rows.append([task["task"], name, *(
                 f"{by_size[n]['mean']:.1%}" if n in by_size else "" for n in sizes)])
-    return _markdown(["task", "method", *(f"n = {n}" for n in sizes)], rows)
+    return pages.table(["task", "method", *(f"n = {n}" for n in sizes)], rows)
 
 
 def _main(task: Fields) -> str:
@@ -88,20 +90,15 @@ def _signals(tasks: Sequence[Fields]) -> str:
                 rows.append([task["task"], name, f"`{row['signal']}`", f"{row['auroc']:.3f}",
                              f"{row['ece']:.3f}", f"{row['brier']:.3f}", f"{row['aurc']:.3f}",
                              *(f"{error:.0%}" for error in row["error of the surest"].values())])
-    return _markdown(["task", "method", "signal", "AUROC", "ECE", "Brier", "AURC",
+    return pages.table(["task", "method", "signal", "AUROC", "ECE", "Brier", "AURC",
                       "error of the surest quarter", "of the surest half"], rows)
 
 
 def _served(tasks: Sequence[Fields]) -> str:
-    return _markdown(
+    return pages.table(
         ["task", "method", "problems", "one of the same samples", "quality (gain)", "failed",
          "new texts", "requests", "tokens read", "tokens written", "seconds"],
         ([task["task"], row["method"], str(row["problems"]), f"{row['one']:.1%}", _cell(row),
           str(row["failed"]), str(row["kept"]), f"{row['requests']:.1f}",
           f"{row['prompt_tokens']:,.0f}", f"{row['completion_tokens']:,.0f}",
           f"{row['seconds']:.1f}"] for task in tasks for row in task["served"]))
-
-
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

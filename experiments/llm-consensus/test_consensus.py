@@ -91,7 +91,7 @@ def test_a_run_has_all_methods_that_fit_a_task(tasks, tmp_path):
 
 
 def experiment(folder: Path, *options: object) -> None:
-    (folder / "README.md").write_text("before\n<!-- results -->\nold\n<!-- end -->\nafter\n")
+    (folder / "README.md").write_text("before\n<!-- table: results -->\nold\n<!-- end -->\nafter\n")
     command = [EXPERIMENT / "run.py", folder / "tiny.jsonl", "--sizes", 2, 4, "--served",
                folder / "choices.jsonl", "--output", folder, *options]
     done = subprocess.run([sys.executable, *map(str, command)], cwd=ROOT, capture_output=True,
