@@ -30,6 +30,30 @@ def test_the_table_of_early_stopping_is_what_its_script_prints():
     assert table in (DOCS / "guides" / "cost.md").read_text(encoding="utf-8")
 
 
+@pytest.fixture
+def pages():
+    return load_module(ROOT / "benchmarks" / "pages.py")
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "experiments"])
+def test_tables_stand_between_markers_of_one_form(pages, folder):
+    texts = {page: page.read_text(encoding="utf-8") for page in (ROOT / folder).rglob("*.md")}
+    assert [page for page, text in texts.items()
+            if text.count("<!--") != 2 * len(pages.PLACE.findall(text))] == []
+
+
+def test_a_table_without_a_place_is_not_dropped(pages, tmp_path):
+    place = "<!-- table: {} -->\n{}\n<!-- end -->\n"
+    before, after = (place.format("x", x) + "b\n" + place.format("y", 2) for x in (1, r"\1 \g<0>"))
+    page = tmp_path / "page.md"
+    page.write_text(before, encoding="utf-8")
+    pages.fill(page, {"x": r"\1 \g<0>"})
+    assert page.read_text(encoding="utf-8") == after
+    with pytest.raises(ValueError, match="place for z"):
+        pages.fill(page, {"x": "", "z": ""})
+    assert page.read_text(encoding="utf-8") == after
+
+
 def test_the_table_of_speed_is_made_from_the_results_of_benchmarks():
     table = load_module(ROOT / "benchmarks" / "speed.py").table()
     assert table in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -59,7 +59,8 @@ def options() -> argparse.Namespace:
 def main() -> int:
     given = options()
     if not data.FASTCHRF_SAMPLES.is_file():
-        say(f"nothing to measure: {data.FASTCHRF_SAMPLES.name} is not beside the project")
+        say("nothing to measure: the research data are not here "
+            f"({data.FASTCHRF_SAMPLES.name} is missing)")
         return 0
     cores = core.native_cores()
     found = {

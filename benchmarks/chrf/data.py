@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import lzma
-import os
+import sys
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA = Path(os.environ.get("MINRISK_DATA", ROOT.parent / "shared" / "data"))
-FASTCHRF_SAMPLES = DATA / "fastchrf-samples.txt"
-SEGMENTS = DATA / "samples" / "ntrex-en-fr.jsonl.xz"
+sys.path.append(str(ROOT / "benchmarks"))  # what all benchmarks share
+
+import machine
+
+FASTCHRF_SAMPLES = machine.DATA / "fastchrf-samples.txt"
+SEGMENTS = machine.DATA / "samples" / "ntrex-en-fr.jsonl.xz"
 
 
 def missing() -> list[Path]:

@@ -278,7 +278,7 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     args = parse()
     if not DATA.is_file():
-        raise SystemExit(f"needs {DATA.name} beside the project; there is nothing to measure")
+        raise SystemExit(f"needs {DATA.name}; MINRISK_DATA names the folder of the data")
     if args.threads:
         torch.set_num_threads(args.threads)
     results = {"machine": measured_on(args.device), "dtype": str(DTYPES[args.device]),

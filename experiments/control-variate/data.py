@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
-import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = Path(os.environ.get("MINRISK_DATA", ROOT.parent / "shared" / "data"))
+sys.path.append(str(ROOT / "benchmarks"))  # what all experiments share
+
+import machine
+
 CACHE = ROOT / "build" / "control-variate"
 SEGMENTS, SAMPLES = 120, 128  # the encoder takes some 10 ms a text
 TRAINING, TESTING = ("en-de-news2020", 430), ("en-de-ted2021", 60)  # sources of each
@@ -20,13 +23,13 @@ TRAINING, TESTING = ("en-de-news2020", 430), ("en-de-ted2021", 60)  # sources of
 
 def judgements(name: str, sources: int) -> list[dict[str, Any]]:
     """Of all systems for the first so many sources."""
-    records = _lines(SHARED / "mqm" / f"{name}.jsonl.xz")
+    records = _lines(machine.DATA / "mqm" / f"{name}.jsonl.xz")
     kept = set(list(dict.fromkeys(record["source"] for record in records))[:sources])
     return [record for record in records if record["source"] in kept]
 
 
 def samples() -> list[dict[str, Any]]:
-    records = _lines(SHARED / "samples" / "ntrex-en-fr.jsonl.xz")[:SEGMENTS]
+    records = _lines(machine.DATA / "samples" / "ntrex-en-fr.jsonl.xz")[:SEGMENTS]
     return [record | {"samples": record["samples"][:SAMPLES]} for record in records]
 
 

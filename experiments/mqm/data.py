@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
-import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +15,10 @@ import numpy as np
 from minrisk.metrics.embedding import Embedding
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = Path(os.environ.get("MINRISK_DATA", ROOT.parent / "shared" / "data")) / "mqm"
+sys.path.append(str(ROOT / "benchmarks"))  # what all experiments share
+
+import machine
+
 CACHE = ROOT / "build" / "mqm"
 NEWS, NEWS_TEST, TED_TEST, TED_RU = ("en-de-news2020", "en-de-news2021", "en-de-ted2021",
                                      "en-ru-ted2021")
@@ -33,7 +36,7 @@ class Judgement:
 
 
 def judgements(name: str) -> list[Judgement]:
-    with lzma.open(SHARED / f"{name}.jsonl.xz", "rt", encoding="utf-8") as lines:
+    with lzma.open(machine.DATA / "mqm" / f"{name}.jsonl.xz", "rt", encoding="utf-8") as lines:
         return [Judgement(**json.loads(line)) for line in lines]
 
 

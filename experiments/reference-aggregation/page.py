@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import stdev
@@ -16,6 +17,10 @@ from results import AVERAGE, BEAM, SAMPLE, Results, Row
 
 from minrisk._core.metric import AnyMetric
 from minrisk._core.signature import metric_signature
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+import pages
 
 _SHOWN = (1, 16, 256)  # effective references, of those that were tried
 _WAYS = ("minrisk", "paper")  # who computes
@@ -52,9 +57,9 @@ def _parts(results: Results, times: dict[str, Any]) -> Iterator[str]:
            "sets, models and metrics: compare shapes, not values. Every table says of how "
            "many segments its numbers are.")
     yield "## Claims"
-    yield _table(["claim", "paper", "here", "holds", "segments"],
-                 ([row[key] for key in ("claim", "paper", "found", "holds", "segments")]
-                  for row in results.claims))
+    yield pages.table(["claim", "paper", "here", "holds", "segments"],
+                      ([row[key] for key in ("claim", "paper", "found", "holds", "segments")]
+                       for row in results.claims))
     yield RULE
     yield f"## Figure 1: top-{settings.top} accuracy of efficiency methods"
     yield f"![Top-{settings.top} accuracy over effective references](figure-1.svg)"
@@ -106,8 +111,8 @@ def _accuracy(results: Results, field: str, top: int, beside_paper: bool = True)
                  if (r["utility"], r["dataset"], r["curve"]) == (utility, dataset, curve)}
         rows.append([utility, dataset, segments, curve, *(found.get(s, "") for s in _SHOWN),
                      *(paper.span(paper.accuracy(utility, curve, s, top)) for s in sizes)])
-    return _table(["utility", "dataset", "segments", "method", *(f"s = {s}" for s in _SHOWN),
-                   *(f"paper, s = {s}" for s in sizes)], rows)
+    return pages.table(["utility", "dataset", "segments", "method", *(f"s = {s}" for s in _SHOWN),
+                        *(f"paper, s = {s}" for s in sizes)], rows)
 
 
 def _quality(results: Results, samples: int, judge: str) -> str:
@@ -120,8 +125,8 @@ def _quality(results: Results, samples: int, judge: str) -> str:
         lines.append([utility, method, *(_score(own[d]) for d in datasets),
                       own[AVERAGE]["segments"],
                       _number(_theirs("quality", str(samples), utility, method), -1)])
-    return _table(["utility", "method", *datasets, "segments",
-                   f"paper, average {paper.TABLES['judge']}"], lines)
+    return pages.table(["utility", "method", *datasets, "segments",
+                        f"paper, average {paper.TABLES['judge']}"], lines)
 
 
 def _extended(results: Results, samples: int) -> str:
@@ -135,8 +140,8 @@ def _extended(results: Results, samples: int) -> str:
         lines.append([utility, method, *(_score(own[j]) for j in judges),
                       own[judges[0]]["segments"],
                       *(_number(printed, i, 1) for i in range(len(theirs)))])
-    return _table(["utility", "method", *judges, "segments", *(f"paper, {j}" for j in theirs)],
-                  lines)
+    return pages.table(["utility", "method", *judges, "segments", *(f"paper, {j}" for j in theirs)],
+                       lines)
 
 
 def _errors(judges: Mapping[str, AnyMetric]) -> list[str]:
@@ -144,11 +149,11 @@ def _errors(judges: Mapping[str, AnyMetric]) -> list[str]:
 
 
 def _more(results: Results) -> str:
-    return _table(["utility", "judge", "samples", "with few", "with more", "difference",
-                   "segments"],
-                  ([r["utility"], r["judge"], r["samples"], number(r["before"]),
-                    number(r["after"]), difference(r, r["after"]), r["segments"]]
-                   for r in results.more_samples if r["method"] == STANDARD))
+    return pages.table(["utility", "judge", "samples", "with few", "with more", "difference",
+                        "segments"],
+                       ([r["utility"], r["judge"], r["samples"], number(r["before"]),
+                         number(r["after"]), difference(r, r["after"]), r["segments"]]
+                        for r in results.more_samples if r["method"] == STANDARD))
 
 
 def _beams(results: Results, judge: str) -> str:
@@ -160,8 +165,8 @@ def _beams(results: Results, judge: str) -> str:
         lines.append([size, *(number(own[d]["score"]) for d in datasets),
                       own[AVERAGE]["segments"],
                       _number(paper.TABLES["beams"].get(str(size)), -1)])
-    return _table(["beams", *datasets, "segments", f"paper, average {paper.TABLES['judge']}"],
-                  lines)
+    return pages.table(["beams", *datasets, "segments", f"paper, average {paper.TABLES['judge']}"],
+                       lines)
 
 
 def _statistics(results: Results) -> str:
@@ -169,7 +174,7 @@ def _statistics(results: Results) -> str:
             for r in results.statistics]
     theirs = [[f"paper, {name}", segments, 1024, paper.TABLES["distinct"][name]]
               for name, segments in paper.TABLES["segments"].items()]
-    return _table(["dataset", "segments", "samples per segment", "distinct"], [*ours, *theirs])
+    return pages.table(["dataset", "segments", "samples per segment", "distinct"], [*ours, *theirs])
 
 
 def _times(times: dict[str, Any]) -> Iterator[str]:
@@ -179,9 +184,9 @@ def _times(times: dict[str, Any]) -> Iterator[str]:
         machine = found["machine"]
         yield (f"{machine['name']}; {found['samples']} samples. The greatest load of the machine "
                f"at the end of a part: {machine['load']:.1f}.")
-        yield _table(["utility", "method", "minrisk, utility", "total", "segments",
-                      "the paper's way, utility", "total", "segments",
-                      "the paper (RTX 3090), utility", "total"], _time_rows(found))
+        yield pages.table(["utility", "method", "minrisk, utility", "total", "segments",
+                           "the paper's way, utility", "total", "segments",
+                           "the paper (RTX 3090), utility", "total"], _time_rows(found))
 
 
 def _time_rows(found: dict[str, Any]) -> Iterator[list[Any]]:
@@ -242,12 +247,6 @@ def _methods(rows: Iterable[Row]) -> list[tuple[str, str]]:
     utilities = _distinct(utility for utility, _ in found)
     return [pair for utility in utilities for is_method in (False, True) for pair in found
             if pair[0] == utility and (pair[1] not in (BEAM, SAMPLE)) == is_method]
-
-
-def _table(head: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
-    head = list(head)
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:
