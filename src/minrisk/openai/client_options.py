@@ -20,7 +20,7 @@ from minrisk.openai.client import Client, Health
 from minrisk.openai.completions import API, Capabilities, Completions
 
 KEY, ADDRESS = "OPENAI_API_KEY", "OPENAI_BASE_URL"  # environment variables
-ENDPOINT_HELP = f"address of the server, such as http://localhost:8000/v1; {ADDRESS} unless given"
+ENDPOINT_HELP = f"address of the server, such as http://localhost:8000/v1; default: {ADDRESS}"
 
 
 @dataclass(frozen=True)

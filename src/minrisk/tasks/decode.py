@@ -377,8 +377,8 @@ def decode_corpus(
         utilities: whether to add the utilities of all hypotheses to the output.
         matrix: NPZ file (or folder, where the output is one) for the scores of all pairs.
         options: also of a strategy that is given by name or class (`subset=16`, `seed=1`), and of
-            the run: `workers`, the number of workers (default: none), `engine` ("local" for
-            processes on this machine, unless given; scripts that use them need `if __name__ ==
+            the run: `workers`, the number of workers (default: none), `engine` (default:
+            "local", processes on this machine; scripts that use them need `if __name__ ==
             "__main__":`), `address`, `gpus_per_worker`, `batch_size`, `threads`,
             `segment_timeout`, `on_error`, `max_errors`, `resume`, `overwrite`, `buffer`, `work`,
             and `progress`: True for a line on standard error, or a function that is called with the

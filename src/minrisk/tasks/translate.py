@@ -139,10 +139,10 @@ def translate(
         strategy: a strategy, its name or class; default: standard MBR.
         seed: seed of everything that is drawn at random.
         output: file or folder to write, as the command line does.
-        options: `weights` of samples as references ("uniform" unless given),
+        options: `weights` of samples as references (default: "uniform"),
             `weights_temperature` and `keep_confident`, as in `decode_corpus`; `confidence`,
             `uncertainty`, `abstain`, `calibration` and `max_error`, as in `decode_corpus`; `format`
-            of the output ("text" unless given), `nbest`, `utilities` and `matrix`; `on_blank`,
+            of the output (default: "text"), `nbest`, `utilities` and `matrix`; `on_blank`,
             `input_format`, `reference_samples` and `reference_options`, as in `sample`;
             `sampling_workers`, the number of workers that sample (on GPUs), while `workers` is the
             number that decode; options of a sampler and a strategy that are given by name; and

@@ -71,8 +71,8 @@ class Reward(ReferenceFree, NeuralModel):
                                   "http://localhost:8000/v1, that scores instead")
     timeout: float = option(600.0, gt=0, affects_results=False,
                             help="seconds to wait for a whole response of the server")
-    retries: int = option(6, ge=0, affects_results=False, help="number of retries of a request "
-                          "that failed for the time being")
+    retries: int = option(6, ge=0, affects_results=False, help="number of retries after "
+                          "a transient error")
     key_variable: str = option(KEY, affects_results=False,
                                help="environment variable that holds the server's key")
 
