@@ -1,4 +1,4 @@
-"""Fills the tables of README.md from cuda.json and cpu.json: none is typed by hand.
+"""Fills the tables of README.md from cuda.json, cpu.json and formats.json: none is typed by hand.
 
 usage: python benchmarks/comet/table.py
        python benchmarks/speed.py    # then, for the table of the project's README
@@ -106,6 +106,19 @@ def precision_table(results: Results) -> str:
           f"{own['rank correlation']:.5f}"] for name, own in results["precisions"].items()])
 
 
+def formats_table(results: Results) -> str:
+    names = list(results["results"][0]["formats"])
+    rows = []
+    for run in results["results"]:
+        found = run["formats"].values()
+        rows.append([f"{run['shape']}, {run['samples']} samples: times as fast as {names[0]}",
+                     *(f"{own['times as fast as fp32']:.3g}" for own in found)])
+        rows.append(["largest error of a utility, rank correlation", *(
+            f"{own['largest error']:.2g}, {own['rank correlation']:.4f}" for own in found)])
+    conditions = pages.machine_line(results, "torch", "transformers", also=["one thread"])
+    return f"{conditions}\n\n{pages.table(['', *names], rows)}"
+
+
 def limits_line(results: Results) -> str:
     parts = [f"{own['samples']:,} samples" + (f" with `memory={own['memory option, GB']:g}`"
                                               if own["memory option, GB"] else "")
@@ -115,10 +128,12 @@ def limits_line(results: Results) -> str:
 
 
 def main() -> None:
-    cuda, cpu = (json.loads((HERE / f"{name}.json").read_text()) for name in ("cuda", "cpu"))
+    cuda, cpu, formats = (json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))
+                          for name in ("cuda", "cpu", "formats"))
     pages.fill(HERE / "README.md", {
         "cuda": cuda_table(cuda), "batching": batching_table(cuda),
-        "precision": precision_table(cuda), "limits": limits_line(cuda), "cpu": cpu_table(cpu)})
+        "precision": precision_table(cuda), "limits": limits_line(cuda), "cpu": cpu_table(cpu),
+        "formats": formats_table(formats)})
 
 
 if __name__ == "__main__":
