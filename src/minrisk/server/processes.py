@@ -37,6 +37,11 @@ _WORDS = 2  # numbers that a process shares: samples being drawn, and requests t
 _SIGNALS = [number for name in ("SIGTERM", "SIGINT", "SIGHUP")
             if (number := getattr(signal, name, None)) is not None]
 
+# what Windows lacks, where `_reserved` refuses before any of it is used
+_POSIX: Any = os
+_POSIX_IO: Any = asyncio
+_POSIX_SIGNAL: Any = signal
+
 State = Any  # what a process tells the others, which can be pickled
 
 
@@ -122,7 +127,7 @@ class Process:
                 await writer.drain()
             writer.close()
 
-        listening = loop.create_task(asyncio.start_unix_server(answer, path))
+        listening = loop.create_task(_POSIX_IO.start_unix_server(answer, path))
         loop.add_reader(self.lifeline, stop.set)
         try:
             yield
@@ -141,7 +146,7 @@ class Process:
 
     async def _ask(self, number: int, question: str) -> State:
         async with asyncio.timeout(_ASK):
-            reader, writer = await asyncio.open_unix_connection(self._socket(number))
+            reader, writer = await _POSIX_IO.open_unix_connection(self._socket(number))
             try:
                 writer.write(f"{question}\n".encode())
                 return pickle.loads(await reader.read())
@@ -217,9 +222,9 @@ class _Supervisor:
         while self._running:
             self._read_reports()
             if self._end is not None and time.monotonic() > self._end:
-                self._signal(signal.SIGKILL)
+                self._signal(_POSIX_SIGNAL.SIGKILL)
             try:
-                ended, status = os.waitpid(-1, os.WNOHANG)
+                ended, status = os.waitpid(-1, _POSIX.WNOHANG)
             except ChildProcessError:
                 break
             if not ended:
@@ -247,7 +252,7 @@ class _Supervisor:
         """Start a process, in which this returns its place."""
         sys.stdout.flush()
         sys.stderr.flush()
-        child = os.fork()
+        child = _POSIX.fork()
         if child:
             self._running[child] = number, time.monotonic()
             return None
@@ -261,7 +266,7 @@ class _Supervisor:
 
     def _read_reports(self) -> None:
         while select.select([self._reports], [], [], 0)[0]:
-            for line in os.read(self._reports, select.PIPE_BUF).splitlines():
+            for line in os.read(self._reports, 4096).splitlines():
                 self._ready += 1
                 if self._ready == self._count:
                     self._announce(*json.loads(line))
