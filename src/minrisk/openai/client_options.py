@@ -33,8 +33,8 @@ class ClientOptions(Options):
                               help="number of simultaneous requests")
     timeout: float = option(600.0, gt=0, affects_results=False,
                             help="seconds to wait for a whole response")
-    retries: int = option(6, ge=0, help="number of retries of a request that failed for the time "
-                          "being", affects_results=False)
+    retries: int = option(6, ge=0, help="number of retries after a transient error",
+                         affects_results=False)
     key_variable: str = option(KEY, affects_results=False,
                                help="environment variable that holds the key")
 

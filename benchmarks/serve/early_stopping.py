@@ -1,15 +1,22 @@
-"""Print the table of docs/guides/cost.md: how many samples a vote draws before it stops.
+"""How many samples a vote draws before it stops: fills the table of docs/guides/cost.md.
 
-    python docs/figures/early_stopping.py
+    python benchmarks/serve/early_stopping.py
 
 Simulated: the most frequent answer has a fixed probability, and two others share the rest.
 """
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from random import Random
 
 from minrisk._core.vote import Vote, wave
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "benchmarks"))
+
+import pages
 
 SHARES = (1.0, 0.9, 0.7, 0.5, 0.4)  # of the most frequent answer
 LIMITS = (8, 16, 32, 64)
@@ -31,14 +38,15 @@ def drawn(share: float, limit: int, rng: Random) -> int:
 
 def table() -> str:
     rng = Random(0)
-    lines = ["| share of the most frequent answer | "
-             + " | ".join(f"`--samples {limit}`" for limit in LIMITS) + " |",
-             "|---|" + "---|" * len(LIMITS)]
-    for share in SHARES:
-        means = [sum(drawn(share, limit, rng) for _ in range(VOTES)) / VOTES for limit in LIMITS]
-        lines.append(f"| {share:.0%} | " + " | ".join(f"{mean:.0f}" for mean in means) + " |")
-    return "\n".join(lines)
+    return pages.table(
+        ["share of the most frequent answer", *(f"`--samples {limit}`" for limit in LIMITS)],
+        ([f"{share:.0%}", *(f"{mean(share, limit, rng):.0f}" for limit in LIMITS)]
+         for share in SHARES))
+
+
+def mean(share: float, limit: int, rng: Random) -> float:
+    return sum(drawn(share, limit, rng) for _ in range(VOTES)) / VOTES
 
 
 if __name__ == "__main__":
-    print(table())
+    pages.fill(ROOT / "docs" / "guides" / "cost.md", {"early-stopping": table()})
