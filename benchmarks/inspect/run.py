@@ -147,7 +147,8 @@ def _long(folder: Path, segments: int) -> dict[str, Any]:
         with path.open("w", encoding="utf-8") as output:
             for record in islice(cycle(_bundled()), count):
                 output.write(json.dumps(record) + "\n")
-        found[f"inspect {count}"] = _command("inspect", path, "-o", folder / "long.html")
+        found[f"inspect {count}"] = _command(
+            "inspect", path, "-o", folder / f"long-{count}.html")
     found["decode"] = _command("decode", path, "-o", folder / "best.jsonl")
     for what in ("wall_s", "cpu_s"):
         found[f"times_decode_{what}"] = found[f"inspect {segments}"][what] / found["decode"][what]
