@@ -543,7 +543,7 @@ def test_a_run_that_is_ended_by_a_signal_is_resumed_to_the_same_bytes(tmp_path, 
     _, err = process.communicate(timeout=60)
     assert process.returncode == 143
     assert b"interrupted" in err
-    assert b"--resume goes on" in err
+    assert b"--resume continues" in err
     assert not out.exists()
     assert run("decode", "-o", out, "-", "--resume", stdin=lines).code == 0
     with gzip.open(out, "rt") as found:

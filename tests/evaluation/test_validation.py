@@ -306,7 +306,7 @@ def test_segments_before_a_broken_input_are_kept(samples, tmp_path):
     result = run("validate", tmp_path / "cut.jsonl.gz", "-o", tmp_path / "out.jsonl")
     assert result.code == 2
     assert "truncated gz" in result.err
-    assert "finished segments are kept; --resume goes on" in result.err
+    assert "finished segments are kept; --resume continues" in result.err
 
 
 def test_real_samples_give_the_known_accuracy(ntrex):
@@ -430,7 +430,7 @@ def test_a_run_that_was_stopped_is_resumed_and_no_segment_is_done_again(tmp_path
         _, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert b"Traceback" not in error
-    assert b"--resume goes on" in error
+    assert b"--resume continues" in error
     assert not output.exists()
     hold.unlink()
     result = run(*args, "-o", output, "--resume")

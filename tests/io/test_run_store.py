@@ -89,7 +89,7 @@ def test_an_output_that_is_there_is_replaced_only_if_asked_for(tmp_path, anywher
     before = tree(tmp_path)
     result = run("decode", path, "-o", anywhere)
     assert result.code == 2
-    assert "holds an earlier run; --resume goes on with it, --overwrite starts again" in result.err
+    assert "holds an earlier run; --resume continues it, --overwrite replaces it" in result.err
     assert tree(tmp_path) == before
     assert run("decode", path, "-o", anywhere, "--overwrite").code == 0
     assert made(anywhere).read_text() == run("decode", path).out

@@ -195,7 +195,7 @@ def test_a_run_whose_driver_is_stopped_is_resumed(engine, flag, tmp_path, number
         _, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == (130 if number == signal.SIGINT else -number), error.decode()
     if number == signal.SIGINT:
-        assert b"--resume goes on" in error
+        assert b"--resume continues" in error
     assert b"Traceback" not in error
     flag.unlink()
     assert engine(*args, "--resume").code == 0

@@ -29,9 +29,9 @@ MEANINGS = {  # shown in the manual
             "says what to do; finished segments are kept",
     SOME_FAILED: "the run is finished, but some segments failed and are in the output as errors; "
                  "from `doctor`, a score differs from the expected one",
-    INTERRUPTED: "interrupted by Ctrl-C; `--resume` goes on",
+    INTERRUPTED: "interrupted by Ctrl-C; `--resume` continues",
     CLOSED_PIPE: "the reader of standard output went away, as `head` does",
-    TERMINATED: "ended by SIGTERM or SIGHUP; `--resume` goes on",
+    TERMINATED: "ended by SIGTERM or SIGHUP; `--resume` continues",
 }
 
 _COMMANDS = {  # imported when first used

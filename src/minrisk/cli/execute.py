@@ -165,14 +165,14 @@ def summary(progress: RunProgress, is_stream: bool) -> Iterator[None]:
             yield
     except KeyboardInterrupt as stop:
         click.echo(f"\nminrisk: interrupted after {count_of(progress.done, 'segment')}"
-                   + ("" if is_stream else ", which are kept; --resume goes on"), err=True)
+                   + ("" if is_stream else ", which are kept; --resume continues"), err=True)
         if type(stop) is not KeyboardInterrupt:  # SIGTERM
             raise
         raise click.exceptions.Exit(INTERRUPTED) from None
     except MinriskError:
         progress.finish()
         if progress.done and not is_stream:
-            progress.note(f"{progress.done} finished segments are kept; --resume goes on")
+            progress.note(f"{progress.done} finished segments are kept; --resume continues")
         raise
     progress.finish()
 

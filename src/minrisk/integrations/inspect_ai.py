@@ -25,7 +25,7 @@ with needs_extra("minrisk.integrations.inspect_ai", "inspect-ai"):
 def consensus(n: int = SAMPLES, metric: str = METRIC, strategy: StrategyLike | None = None,
               metric_options: Mapping[str, Any] | None = None, sampled: Solver | None = None,
               **options: Any) -> Solver:
-    """Run a solver on n copies of a sample, and go on with the best of their outputs.
+    """Run a solver on n copies of a sample, and continue with the best of their outputs.
 
     The metadata of the sample has the choice, its votes and its confidence as `minrisk`. If the
     choice abstains, the output is empty.

@@ -206,8 +206,8 @@ class RunStore:
         if not self._resume:
             if self._was_removed(content):
                 return
-            raise InputError(Wording("{name} holds an earlier run; resume=True goes on with it, "
-                                     "overwrite=True starts again, or name another output",
+            raise InputError(Wording("{name} holds an earlier run; resume=True continues it, "
+                                     "overwrite=True replaces it, or name another output",
                                      name=self._name))
         self._is_new = False
         finished = self._load_manifest(content)
@@ -280,7 +280,7 @@ class RunStore:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             path = redact_url(self.store.location(self._manifest))
             raise InputError(Wording("{path}, which says how the output was made, is no manifest "
-                                     "of this version; overwrite=True starts again, or name "
+                                     "of this version; overwrite=True replaces it, or name "
                                      "another output", path=path)) from None
         if differing:
             raise InputError(f"cannot resume {self._name}: {'; '.join(differing[:5])}; "
