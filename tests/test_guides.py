@@ -54,6 +54,13 @@ def test_a_table_without_a_place_is_not_dropped(pages, tmp_path):
     assert page.read_text(encoding="utf-8") == after
 
 
+def test_the_latency_of_serve_in_the_guide_is_the_measured_one():
+    results = json.loads((ROOT / "benchmarks" / "serve" / "results.json").read_text("utf-8"))
+    overhead = results["one client"]["overhead"]["median_ms"]
+    text = (DOCS / "guides" / "cost.md").read_text(encoding="utf-8")
+    assert f"about {overhead:.0f} ms per request" in text
+
+
 def test_the_table_of_speed_is_made_from_the_results_of_benchmarks():
     table = load_module(ROOT / "benchmarks" / "speed.py").table()
     assert table in (ROOT / "README.md").read_text(encoding="utf-8")
