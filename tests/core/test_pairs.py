@@ -110,18 +110,6 @@ def test_scores_that_were_kept_change_no_ranking(name, references):
         assert_close(kept.utility, plain.utility, scale=100)
 
 
-def test_few_scores_are_kept_only_where_they_are_read_again(monkeypatch):
-    """Sums alone need no matrix, and confidence needs it once."""
-    calls, score = [], minrisk.ChrF.scores
-    monkeypatch.setattr(minrisk.ChrF, "scores",
-                        lambda *args: calls.append(args) or score(*args))
-    standard, segment = minrisk.Standard("chrf"), minrisk.Segment(["a b", "a c", "a b"])
-    standard.rank([segment])
-    assert len(calls) == 0
-    minrisk.Uncertain(minrisk.Confident(standard)).rank([segment])
-    assert len(calls) == 1
-
-
 def test_scores_are_looked_up_only_of_texts_that_were_scored():
     matrix = ScoreMatrix()
     matrix.fill(np.array([0, 2]), np.array([1, 3]), np.array([[1.0, 2.0], [3.0, 4.0]]), 4)

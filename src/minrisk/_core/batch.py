@@ -35,7 +35,6 @@ class Batch(Sequence[Segment]):
         self._segments = list(segments)
         self._parent = parent
         self._rows = rows
-        self.are_scores_read_again: bool = parent is not None and parent.are_scores_read_again
         self._pools: list[tuple[AnyMetric, list[Pool[Any]]]] = []  # metrics may not be hashable
 
     def __len__(self) -> int:
@@ -64,8 +63,6 @@ class Batch(Sequence[Segment]):
             pools = self._known(metric)
         if pools is None:
             pools = list(_extract(metric, self._segments))
-            for pool in pools:
-                pool.matrix.is_read_again = self.are_scores_read_again
             self._pools.append((metric, pools))
         return [replace(pool, tally=Tally()) for pool in pools]
 

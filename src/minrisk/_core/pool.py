@@ -24,7 +24,6 @@ from minrisk._core.metric import F, Metric, PartialStatistics, Surrogate
 from minrisk._core.segment import TIE, Proposal, Ranking, Segment, shortened
 
 _MAX_SCORES_PER_BLOCK = 1 << 22  # scores in memory when a score matrix is processed in blocks
-_FEW_SCORES = 1 << 10  # of all pairs of a segment that are scored together
 _MAX_REPORTED_ANSWERS = 10  # answers in the `votes` of an output
 
 
@@ -36,8 +35,6 @@ class Tally:
 
 class ScoreMatrix:
     """A cache of all scores of a segment, which `Pool.keep_scores` fills."""
-
-    is_read_again = False  # whether few scores are cached as they are summed up
 
     def __init__(self) -> None:
         self._matrix: Floats | None = None  # (H, R), H and R counting distinct texts
@@ -250,12 +247,6 @@ class Pool(Generic[F]):
         return self._finite(self.metric.scores(self._hyp_texts, refs, self.source), refs,
                             lambda column: self._reference(rows[column]))
 
-    @property
-    def _are_few(self) -> bool:
-        """Whether scoring all pairs takes no longer than their sums."""
-        return (self._hyps.labels.size * self._refs.labels.size <= _FEW_SCORES
-                and not (self.metric.loads_model or self.metric.compares_hypotheses))
-
     def summed_scores(self, refs: F, weights: Floats) -> Floats:
         """(H,) weighted sums of scores against other references; sums over parts add up."""
         self._count(len(refs))
@@ -395,8 +386,6 @@ class Pool(Generic[F]):
         per_row = sums(self.ref_rows, mass, len(self.texts))
         used = np.flatnonzero(per_row)
         self._count(used.size)
-        if self.matrix.is_read_again and self._are_few:
-            self._fill_matrix()
         matrix = self.matrix.at(self._hyps.labels, used)
         if matrix is not None:
             result: Floats = (matrix @ per_row[used])[self._hyps.inverse]

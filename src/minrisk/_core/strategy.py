@@ -97,7 +97,6 @@ class MeasuringStrategy(StrategyWrapper, ABC):
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         batch = as_batch(segments)
-        batch.are_scores_read_again = True
         rankings = self.strategy.rank(batch)
         return [self.measured(ranking, pool) for ranking, pool
                 in zip(rankings, batch.pools(self.metric), strict=True)]
