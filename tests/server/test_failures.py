@@ -110,10 +110,14 @@ def test_an_upstream_that_is_not_there_is_a_bad_gateway(upstream):
 
 @pytest.mark.parametrize("fault", [
     dropped, half, cut, written(b"garbage\r\n\r\n"), few_places(2),
-    written(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"),
-    written(b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"choices":[]}'),
-    written(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}"),
-    written(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + b"[" * 200000),
+    # they close the connection, and say so: the next request must not be sent on it
+    written(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"),
+    written(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 14\r\n\r\n"
+            b'{"choices":[]}'),
+    written(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Encoding: gzip\r\n"
+            b"Content-Length: 2\r\n\r\n{}"),
+    written(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 200000\r\n\r\n"
+            + b"[" * 200000),
 ], ids=["reset", "half", "cut", "garbage", "slots", "no choices", "empty", "compressed", "deep"])
 def test_a_broken_answer_is_an_error_object_or_is_survived(server, fault):
     server.always = fault

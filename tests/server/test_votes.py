@@ -128,7 +128,7 @@ def test_a_vote_whose_answers_cannot_be_counted_has_all_samples(monkeypatch):
 
     pytest.importorskip("math_verify")
     monkeypatch.setattr(Symbolic, "equal_answers", failing)
-    with (mock_upstream("1/2", "1/2", "3") as own,
+    with (mock_upstream("1/2", "1/2", "3", "5", "7", "9") as own,
           serving(own.url, settings("symbolic", 6), per_request=1) as server):
         reply = server.chat()
     assert (reply.status, reply.body["minrisk"]["samples"]) == (200, 6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -198,6 +198,7 @@ class SampleCollector:
     candidates: list[Candidate] = field(default_factory=list)  # of the samples counted so far
     counting: asyncio.Future[None] | None = None
     counted_parts: int = 0  # number of parts whose votes are counted or being counted
+    uncounted: int = 0  # number of samples whose votes could not be counted
     events: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(_MAX_EVENTS))
     is_relayed: bool = False  # the backend streams its answer, chunk by chunk, into `events`
     form: CompletionFormat = field(default_factory=CompletionFormat)
@@ -269,13 +270,16 @@ class SampleCollector:
             before = sum(len(part.choices) for part in self.parts[:self.counted_parts])
             self.counted_parts = len(self.parts)
             choices = self.choices
-            with suppress(MinriskError):  # ranking raises the same error and reports it
+            try:
                 self.votes = await self.find_votes(choices[before:], self.votes)
-                if len(self.candidates) == before:
-                    self.candidates += self.votes.candidates
-                for answer in self.votes.answers:
-                    vote.add(answer)
-            if vote.is_decided(self.request.samples - len(choices)):
+            except MinriskError:  # ranking raises the same error and reports it
+                self.uncounted += len(choices) - before
+                continue
+            if len(self.candidates) == before:
+                self.candidates += self.votes.candidates
+            for answer in self.votes.answers:
+                vote.add(answer)
+            if vote.is_decided(self.request.samples - len(choices) + self.uncounted):
                 self.stop.set()
 
 
