@@ -313,6 +313,17 @@ def test_an_ablation_says_what_a_pool_loses_without_each_model(tmp_path):
             "all models": 3, "without good": 1, "without bad": 2}
 
 
+def test_an_ablation_chooses_nothing_where_no_sample_counts_any_more(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    write(path, {"text": "4", "samples": ["4", "5"], "gold": "4", "models": ["good", "mute"],
+                 "weights": [1.0, 0.0]})
+    found = run("score", path, "--gold", "gold", "--metric", "exact-match", "--ablation",
+                "exact-match")
+    scores = {one["system"].rpartition(": ")[2]: one["exact-match"]["score"]
+              for one in json.loads(found.out)}
+    assert scores["without good"] == 0 < scores["without mute"]
+
+
 def test_an_ablation_needs_samples_of_several_models(tmp_path):
     path = tmp_path / "answers.jsonl"
     path.write_text('{"text": "4", "samples": ["4"], "gold": "4"}\n')

@@ -25,9 +25,11 @@ class PooledSamples:
     weights: list[float]
 
     def choice(self, metric: AnyMetric, without: str | None = None) -> str:
-        """The choice of standard MBR without the samples of a model; empty if none are left."""
+        """The choice of standard MBR without the samples of a model; empty if none that count are
+        left.
+        """
         rows = [row for row, model in enumerate(self.models) if model != without]
-        if not rows:
+        if not any(self.weights[row] > 0 for row in rows):
             return ""
         with error_location(self.where):
             return decode([self.samples[row] for row in rows], metric=metric,
