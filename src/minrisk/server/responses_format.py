@@ -342,8 +342,8 @@ def _item_events(place: int, item: dict[str, Any]) -> Iterator[Event]:
         if isinstance(item.get(field), list) for number, part in enumerate(item[field])
         if isinstance(part, dict)]
     for holder, own in [*holders, (item, indices)]:
-        field, _ = _TEXTS.get(str(holder.get("type")), ("", ""))
-        if isinstance(value := holder.get(field), str):
+        known = _TEXTS.get(str(holder.get("type")))
+        if known is not None and isinstance(value := holder.get(known[0]), str):
             text = _Text(holder, item, own)
             yield from text.open()
             yield from text.append(value)
