@@ -66,7 +66,7 @@ def ways(own: list[KVCache], position: int, source: torch.Tensor) -> tuple:
     """
     for cache in own:
         cache.paths[:, position] = torch.arange(100 + 5 * position, 105 + 5 * position)
-    addresses = torch.from_numpy(own[1].addresses(0, position)).to(DEVICE)
+    addresses = torch.from_numpy(own[1].addresses(position)).to(DEVICE)
     return (TorchAttention(own[0], position + 1, source), TritonAttention(addresses, source))
 
 

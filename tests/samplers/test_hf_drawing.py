@@ -196,6 +196,24 @@ def test_samples_do_not_depend_on_the_batch(kind):
     assert counts(together) != counts(engine(model).sample(given, 20, 8, [3, 1, 4]))
 
 
+@pytest.mark.parametrize(("changes", "batches"), [
+    ({}, 1), ({"repetition_penalty": 5.0}, 1), ({"no_repeat_ngram_size": 2}, 3)], ids=str)
+def test_prompts_of_different_lengths_share_a_batch(changes, batches, monkeypatch):
+    """Except where a rule depends on the order of tokens, which padding would change."""
+    model = tiny_models.model("llama")
+    for name, value in changes.items():
+        setattr(model.generation_config, name, value)
+    given, seen = prompts(model), []
+    assert len({len(prompt.prefix) for prompt in given}) == 3
+    run = SamplingEngine._run
+    monkeypatch.setattr(SamplingEngine, "_run", lambda self, jobs, *more: (
+        seen.append(len(jobs)), run(self, jobs, *more))[1])
+    together = engine(model).sample(given, 20, 7, range(3))
+    assert len(seen) == batches
+    assert counts(together) == counts([engine(model).sample([prompt], 20, 7, [place])[0]
+                                       for place, prompt in enumerate(given)])
+
+
 def test_long_samples_do_not_depend_on_the_batch_or_on_those_that_ended(monkeypatch):
     """Random numbers are generated for some steps at a time, for jobs that go on."""
     model = tiny_models.model("marian")

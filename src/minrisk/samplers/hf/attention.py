@@ -33,7 +33,7 @@ class KVCache:
     cross_kv: Tensor  # (layers, 2, S, heads, L, D) keys and values of the sources
     lengths: Tensor  # (S,) lengths of the sources, without padding
 
-    def addresses(self, prompt_length: int, position: int) -> Ints:
+    def addresses(self, position: int) -> Ints:
         """All pointers and sizes, in the order in which the kernels read them, and the position of
         the new tokens. Passed as data, so that a CUDA graph can be replayed with other caches.
         """
@@ -41,8 +41,7 @@ class KVCache:
         return np.array([self.self_kv.data_ptr(), self.self_kv.stride(1) * size,
                          self.paths.data_ptr(), self.paths.stride(0),
                          self.cross_kv.data_ptr(), self.cross_kv.stride(1) * size,
-                         self.cross_kv.shape[4], self.lengths.data_ptr(), prompt_length,
-                         position], np.intp)
+                         self.cross_kv.shape[4], self.lengths.data_ptr(), position], np.intp)
 
 
 class Attention(Protocol):
@@ -63,10 +62,6 @@ class Attention(Protocol):
         """
         ...
 
-    def prompt_length(self) -> Tensor:
-        """(1,) number of tokens of the prompts, which have equal length in a causal model."""
-        ...
-
 
 class Network(Protocol):
     """A model's modules, run for one token of many rows."""
@@ -81,8 +76,8 @@ class Network(Protocol):
         """
         ...
 
-    def step(self, tokens: Tensor, position: Tensor, attention: Attention) -> Logits:
-        """(R, V) logits after the tokens (R,), which are all at the same position (1,)."""
+    def step(self, tokens: Tensor, positions: Tensor, attention: Attention) -> Logits:
+        """(R, V) logits after the tokens (R,) at these positions (R,) of their sequences."""
         ...
 
 
@@ -135,9 +130,6 @@ class TorchAttention:
         from_prompt = self._by_source(shares[..., :length]) @ prompt_kv[1][:, :, None]
         out = self._by_row(from_prompt) + shares[..., length:] @ own_kv[1]
         return out.flatten(1, 2)
-
-    def prompt_length(self) -> Tensor:
-        return self.cache.lengths[:1]
 
     def _append(self, layer: int, keys: Tensor, values: Tensor) -> Tensor:
         """(2, R, heads, T, D) keys and values of the rows, including the new ones."""
@@ -199,9 +191,6 @@ class TritonAttention:
 
         return shared_prompt_attention(queries, keys, values, self.cache, layer, self.source, scale,
                                        softcap)
-
-    def prompt_length(self) -> Tensor:
-        return self.cache[8:9]
 
 
 def attention_backend(device: torch.device) -> AbstractContextManager[None]:

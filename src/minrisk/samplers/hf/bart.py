@@ -86,9 +86,9 @@ class BartLike:
             for layer in self._layers])
         return cross_kv, mask.sum(1), None
 
-    def step(self, tokens: Tensor, position: Tensor, attention: Attention) -> Logits:
-        """(R, V) logits after the tokens (R,), which are all at one position (1,)."""
-        x = self._embed(tokens, position)
+    def step(self, tokens: Tensor, positions: Tensor, attention: Attention) -> Logits:
+        """(R, V) logits after the tokens (R,) at these positions (R,)."""
+        x = self._embed(tokens, positions)
         for number, layer in enumerate(self._layers):
             self_attention = partial(self._self_attention, layer.self_attn, self._inputs[number],
                                      partial(attention.self_attention, number))
@@ -101,8 +101,8 @@ class BartLike:
         x = x if norm is None else norm(x)
         return ProjectedLogits(x, self._project) if x.device.type == "cpu" else self._project(x)
 
-    def _embed(self, tokens: Tensor, position: Tensor) -> Tensor:
-        places = self._positions[position]  # (1, heads * D)
+    def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        places = self._positions[positions]  # (R, heads * D)
         if self._family.zero_padding_position:
             places = places * (tokens != self._pad)[:, None]
         x: Tensor = self._decoder.embed_tokens(tokens) * self._scale + places

@@ -12,12 +12,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
+from itertools import groupby
 from typing import Any
 from weakref import proxy
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import rms_norm
+from torch.nn.functional import pad, rms_norm
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -28,10 +30,9 @@ from minrisk.samplers.hf.generic_decoder import (
     decoder_config,
     last_logits,
     last_logits_only,
-    prefixes,
     state_reasons,
 )
-from minrisk.samplers.hf.prefixes import TokenizedPrompt
+from minrisk.samplers.hf.prefixes import TokenizedPrompt, padded_prefixes
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text")
 _ROPE_TYPES = (None, "default", "linear", "llama3", "yarn")  # others read positions on the host
@@ -87,20 +88,27 @@ class CausalNetwork:
 
     def encode(self, prompts: Sequence[TokenizedPrompt]) -> tuple[Tensor, Tensor, Tensor]:
         """Keys and values (layers, 2, S, heads, L, D) of the prompts, their lengths (S,), and the
-        logits (S, V) of the next token. All prompts have the same length.
+        logits (S, V) of the next token. Prompts of the same length are adjacent, longest first.
         """
-        tokens = upload(prefixes(prompts), self._model.device)
+        lengths = [len(prompt.prefix) for prompt in prompts]
+        parts = [self._encode([*alike]) for _, alike in
+                 groupby(prompts, lambda prompt: len(prompt.prefix))]
+        kv = torch.cat([pad(own, (0, 0, 0, lengths[0] - own.shape[4])) for own, _ in parts], 2)
+        return (kv, upload(np.array(lengths, np.intp), kv.device),
+                torch.cat([logits for _, logits in parts]))
+
+    def _encode(self, prompts: Sequence[TokenizedPrompt]) -> tuple[Tensor, Tensor]:
+        """The same of prompts of equal length, without padding, which could change a result."""
+        tokens = upload(padded_prefixes(prompts), self._model.device)
         out = self._model(input_ids=tokens, use_cache=True, **self._last)
         kv = torch.stack([torch.stack([layer.keys, layer.values])
                           for layer in out.past_key_values.layers])
-        lengths = torch.full((len(prompts),), tokens.shape[1], device=tokens.device)
-        return kv, lengths, last_logits(out.logits)
+        return kv, last_logits(out.logits)
 
-    def step(self, tokens: Tensor, position: Tensor, attention: Attention) -> Tensor:
-        """(R, V) logits after the tokens (R,), all at the same position (1,) after the prompt."""
-        places = (attention.prompt_length() + position).expand(len(tokens))
+    def step(self, tokens: Tensor, positions: Tensor, attention: Attention) -> Tensor:
+        """(R, V) logits after the tokens (R,) at these positions (R,)."""
         with self._attending_with(attention):
-            out = self._model(input_ids=tokens[:, None], position_ids=places[:, None],
+            out = self._model(input_ids=tokens[:, None], position_ids=positions[:, None],
                               attention_mask=self._no_mask, use_cache=False)
         return last_logits(out.logits)
 

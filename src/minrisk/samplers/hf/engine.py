@@ -26,7 +26,7 @@ from minrisk._torch.tokens import TokenIds
 from minrisk.samplers.hf import bart, causal, generic_decoder
 from minrisk.samplers.hf.attention import attention_backend
 from minrisk.samplers.hf.fast_decoder import FastDecoder
-from minrisk.samplers.hf.logits_processing import GenerationSettings
+from minrisk.samplers.hf.logits_processing import GenerationSettings, needs_equal_lengths
 from minrisk.samplers.hf.prefixes import (
     CacheOverflow,
     FinishedSequences,
@@ -111,7 +111,9 @@ class SamplingEngine:
         memory = _free_memory(self.model.device) if self.memory is None else self.memory
         rows = self._rows(memory) if self.rows is None else self.rows
         found: list[Sequence[SampledSequence]] = [[] for _ in prompts]
-        todo = [*_batches(_jobs(prompts, n, indices, rows), rows)][::-1]
+        longest = max(len(prompt.prefix) for prompt in prompts)
+        mixed = self._mixes_lengths(longest + self.limit)
+        todo = [*_batches(_jobs(prompts, n, indices, rows), rows, mixed)][::-1]
         done, total = 0, n * len(prompts)
         while todo:
             batch = todo.pop()
@@ -141,6 +143,13 @@ class SamplingEngine:
             return sample_sequences(decoder, settings, jobs, seed, memory, progress, self.window)
         finally:
             decoder.release()
+
+    def _mixes_lengths(self, tokens: int) -> bool:
+        """Whether a batch of sequences of up to this many tokens may have prefixes of different
+        lengths: if all are read before the first step, and attended to where they are.
+        """
+        return not (self.model.config.is_encoder_decoder or self._not_supported_reasons(tokens)
+                    or needs_equal_lengths(self.config))
 
     def _decoder(self, tokens: int) -> PrefixDecoder:
         """The decoder for sequences of up to this many tokens, including prompts."""
@@ -196,15 +205,18 @@ def _jobs(prompts: Sequence[TokenizedPrompt], n: int, indices: Sequence[int],
             for part in parts]
 
 
-def _batches(jobs: Sequence[PlannedJob], rows: int) -> Iterator[list[PlannedJob]]:
-    """Batches with sources of similar length, prefixes of equal length, and as many samples as fit.
+def _batches(jobs: Sequence[PlannedJob], rows: int,
+             mixed: bool) -> Iterator[list[PlannedJob]]:
+    """Batches with sources of similar length, prefixes of equal length except in `mixed` batches,
+    and as many samples as fit.
     """
     batch: list[PlannedJob] = []
     # longest first: memory that suffices for them suffices for the rest
     for number, job in sorted(jobs, key=_lengths, reverse=True):
         size = sum(len(other.samples) for _, other in batch) + len(job.samples)
-        alike = not batch or len(batch[0][1].prompt.prefix) == len(job.prompt.prefix)
-        if batch and (size > rows or not alike):
+        fits = mixed or not batch or (
+            len(batch[0][1].prompt.prefix) == len(job.prompt.prefix))
+        if batch and (size > rows or not fits):
             yield batch
             batch = []
         batch.append((number, job))

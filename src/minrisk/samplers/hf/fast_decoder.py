@@ -23,9 +23,9 @@ from minrisk.samplers.hf.attention import (
 from minrisk.samplers.hf.bart import BartLike
 from minrisk.samplers.hf.causal import CausalNetwork
 from minrisk.samplers.hf.drawing import Draw, DrawnTokens, sample_room
-from minrisk.samplers.hf.generic_decoder import prefixes, token_bytes, vocabulary_size
+from minrisk.samplers.hf.generic_decoder import token_bytes, vocabulary_size
 from minrisk.samplers.hf.prefix_cache import PrefixCache
-from minrisk.samplers.hf.prefixes import CacheNeeds, StepInput, TokenizedPrompt
+from minrisk.samplers.hf.prefixes import CacheNeeds, StepInput, TokenizedPrompt, padded_prefixes
 from minrisk.samplers.hf.recorded_steps import RecordedSteps, padded_rows
 
 _FIRST_SHARE = 1 / 16  # share of the memory up to which the cache is allocated for all steps
@@ -39,6 +39,7 @@ class FastDecoder:
 
     shares_prompts = True
     _prefixes: PrefixCache
+    _rows: Tensor  # (2, R) the source or prompt of each row, and the position of its first token
 
     def __init__(self, model: Any) -> None:
         self._model = proxy(model)  # weak, so as not to keep the model alive
@@ -65,10 +66,12 @@ class FastDecoder:
               inputs: Tensor) -> DrawnTokens:
         self._shared_kv, self._lengths, logits = self._network.encode(prompts)
         like = torch.empty(0, dtype=self._model.dtype, device=self._device)
-        self._source = torch.arange(len(prompts), device=self._device)
-        prefix = upload(prefixes(prompts), self._device)
-        self._prompt_length = 0 if logits is None else prefix.shape[1]
-        before = padded_rows(len(prompts)) * (prefix.shape[1] - self._prompt_length)
+        numbers = torch.arange(len(prompts), device=self._device)
+        is_read = logits is not None  # whether the prefixes are in the shared cache
+        starts = self._lengths if is_read else torch.zeros_like(numbers)
+        self._rows = torch.stack([numbers, starts])
+        prefix = upload(padded_prefixes(prompts), self._device)
+        before = 0 if is_read else padded_rows(len(prompts)) * prefix.shape[1]
         self._prefixes = PrefixCache(self._network.layers, self._network.heads, self._network.size,
                                      like, before + self._first_slots(needs, draw))
         if logits is not None:
@@ -95,20 +98,20 @@ class FastDecoder:
         rows = self._launched_rows(step_input.rows, len(step_input.parents), draw)
         parents, tokens = step_input.first(rows)
         self._prefixes.append(parents)
-        self._source = self._source[parents]
+        self._rows = self._rows[:, parents]
         cache = KVCache(self._prefixes.kv, self._prefixes.paths, self._shared_kv, self._lengths)
-        addresses = upload(cache.addresses(self._prompt_length, self._prefixes.length - 1),
-                           tokens.device)
+        addresses = upload(cache.addresses(self._prefixes.length - 1), tokens.device)
 
         def launch() -> DrawnTokens:
-            attention = (self._attention(cache, self._prefixes.length, self._source)
-                         if self._graphs is None else TritonAttention(addresses, self._source))
-            logits = self._network.step(tokens, addresses[-1:], attention)
+            source, starts = self._rows
+            attention = (self._attention(cache, self._prefixes.length, source)
+                         if self._graphs is None else TritonAttention(addresses, source))
+            logits = self._network.step(tokens, starts + addresses[-1:], attention)
             return draw(logits, step_input.history, inputs)
 
         if graphs is None:
             return launch()
-        drawn = graphs.step(tokens, self._source, addresses, draw, inputs)
+        drawn = graphs.step(tokens, self._rows, addresses, draw, inputs)
         if draw.processing.truncation.is_complete:
             return drawn
         return replace(drawn, longer=lambda: _longer(launch()))
@@ -127,7 +130,7 @@ class FastDecoder:
         return rows * bytes_per_row <= self._max_recorded_bytes
 
     def release(self) -> None:
-        for name in ("_prefixes", "_shared_kv", "_lengths", "_source"):
+        for name in ("_prefixes", "_shared_kv", "_lengths", "_rows"):
             vars(self).pop(name, None)  # may be unset if `start` failed
 
 

@@ -12,11 +12,10 @@ from torch import Tensor
 from transformers import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from minrisk._core.arrays import Ints
 from minrisk._torch.device import upload
 from minrisk._torch.tokens import pad_batch
 from minrisk.samplers.hf.drawing import Draw, DrawnTokens
-from minrisk.samplers.hf.prefixes import CacheNeeds, StepInput, TokenizedPrompt
+from minrisk.samplers.hf.prefixes import CacheNeeds, StepInput, TokenizedPrompt, padded_prefixes
 
 
 class CausalDecoder:
@@ -34,7 +33,7 @@ class CausalDecoder:
     def start(self, prompts: Sequence[TokenizedPrompt], needs: CacheNeeds, draw: Draw,
               inputs: Tensor) -> DrawnTokens:
         # prompts of equal length, so that padding cannot change a result
-        prefix = upload(prefixes(prompts), self._model.device)
+        prefix = upload(padded_prefixes(prompts), self._model.device)
         return draw(self._run(prefix, None), lambda: prefix, inputs)
 
     def step(self, step_input: StepInput, draw: Draw, inputs: Tensor) -> DrawnTokens:
@@ -70,7 +69,7 @@ class Seq2SeqDecoder:
               inputs: Tensor) -> DrawnTokens:
         self._encoded, self._mask = encode(self._model, prompts)
         self._sources = torch.arange(len(prompts), device=self._model.device)
-        prefix = upload(prefixes(prompts), self._model.device)
+        prefix = upload(padded_prefixes(prompts), self._model.device)
         self._cache = None
         logits = self._run(prefix)
         self._cross_kv = [(layer.keys, layer.values)
@@ -139,11 +138,6 @@ def pad_sources(model: Any, sources: Sequence[Sequence[int]]) -> tuple[Tensor, T
     tokens, mask = pad_batch([np.array(own, np.intp) for own in sources],
                              model.config.pad_token_id or 0)
     return tokens.to(model.device), mask.to(model.device)
-
-
-def prefixes(prompts: Sequence[TokenizedPrompt]) -> Ints:
-    """(S, T) token ids of the prefixes."""
-    return np.array([prompt.prefix for prompt in prompts], np.intp)
 
 
 def last_logits(logits: Tensor) -> Tensor:

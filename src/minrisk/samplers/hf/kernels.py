@@ -81,7 +81,7 @@ def own_tokens(cache, layer, row, like):
     start, stride = tl.load(cache), tl.load(cache + 1)
     start += layer * 2 * stride
     paths = tl.load(cache + 2).to(tl.pointer_type(tl.int32)) + row * tl.load(cache + 3)
-    return (_pointer(start, like), _pointer(start + stride, like), paths, tl.load(cache + 9))
+    return (_pointer(start, like), _pointer(start + stride, like), paths, tl.load(cache + 8))
 
 
 @triton.jit

@@ -43,6 +43,8 @@ _UNSUPPORTED_SETTINGS: dict[str, tuple[object, ...]] = {
     "max_time": (None,),
 }
 
+_OF_OCCURRENCE = (RepetitionPenaltyLogitsProcessor, InfNanRemoveLogitsProcessor)
+
 
 @dataclass(frozen=True)
 class ProjectedLogits:
@@ -167,6 +169,14 @@ def _bad_tokens(config: GenerationConfig) -> Iterator[int]:
     for word in config.bad_words_ids or ():
         if len(word) == 1 and word != token_id_list(config.eos_token_id):
             yield word[0]
+
+
+def needs_equal_lengths(config: Any) -> bool:
+    """Whether the processing of logits depends on the length of a prefix or on the order of its
+    tokens, and not only on which tokens occur; padding by a token of the prefix changes both.
+    """
+    return bool(config.min_length or _at_one_step(config, 1, 0, None) or any(
+        not isinstance(own, _OF_OCCURRENCE) for own in _processors(config, [0], 1)))
 
 
 def _processors(config: Any, ends: list[int], start: int) -> Iterator[LogitsProcessor]:

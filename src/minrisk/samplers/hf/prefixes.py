@@ -44,6 +44,13 @@ class TokenizedPrompt:
     prefix: tuple[int, ...]
 
 
+def padded_prefixes(prompts: Sequence[TokenizedPrompt]) -> Ints:
+    """(S, T) token ids of the prefixes; shorter ones begin with copies of their first token."""
+    width = max(len(prompt.prefix) for prompt in prompts)
+    return np.array([(*prompt.prefix[:1] * (width - len(prompt.prefix)), *prompt.prefix)
+                     for prompt in prompts], np.intp)
+
+
 @dataclass(frozen=True)
 class SamplingJob:
     """Some of the samples of a prompt."""
@@ -306,7 +313,7 @@ def sample_sequences(
     """Draws all samples of all jobs; `progress` gets the number of samples that have ended."""
     device = settings.ends_on_device.device
     samples = _Samples(jobs, seed, device)
-    prefixes = upload(np.array([job.prompt.prefix for job in jobs], np.intp), device)
+    prefixes = upload(padded_prefixes([job.prompt for job in jobs]), device)
 
     def launch(step: int, rows: int) -> tuple[DrawnTokens, Tensor]:
         inputs = samples.inputs(step)

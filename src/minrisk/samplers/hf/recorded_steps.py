@@ -31,21 +31,24 @@ class RecordedSteps:
         self._network = network
         self._graphs: CudaGraphs[_GraphKey, DrawnTokens] = CudaGraphs(_MAX_RECORDINGS)
 
-    def step(self, tokens: Tensor, source: Tensor, cache: Tensor, draw: Draw,
+    def step(self, tokens: Tensor, rows: Tensor, cache: Tensor, draw: Draw,
              inputs: Tensor) -> DrawnTokens:
-        """Draw the next tokens; row counts should be padded (`padded_rows`)."""
+        """Draw the next tokens; row counts should be padded (`padded_rows`). `rows` (2, R) are the
+        sources of the rows, and the positions of their first tokens.
+        """
         key = _GraphKey(len(tokens), len(inputs), draw)
 
         def run(all_inputs: Tensor) -> DrawnTokens:
-            tokens, source, cache, inputs = torch.split(
-                all_inputs, [key.rows, key.rows, len(all_inputs) - 2 * key.rows - key.inputs,
-                             key.inputs])
-            logits = self._network.step(tokens, cache[-1:], TritonAttention(cache, source))
+            tokens, source, starts, cache, inputs = torch.split(
+                all_inputs, [key.rows, key.rows, key.rows,
+                             len(all_inputs) - 3 * key.rows - key.inputs, key.inputs])
+            logits = self._network.step(tokens, starts + cache[-1:],
+                                        TritonAttention(cache, source))
             # `longer` would keep the logits of every graph alive
             return replace(draw(logits, _no_history, inputs), longer=None)
 
         # capturing may run the step several times, which has no side effects
-        return self._graphs.run(key, [tokens, source, cache, inputs], run)
+        return self._graphs.run(key, [tokens, rows.flatten(), cache, inputs], run)
 
 
 def padded_rows(number: int) -> int:
