@@ -21,6 +21,7 @@ import json
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -162,28 +163,33 @@ def interval(values: Any, rows: Any) -> Fields:
 
 def ask(options: argparse.Namespace) -> None:
     """Let the model judge, choose and fuse; one line for each problem and method."""
-    judge = minrisk.Judge(options.model, options.endpoint, concurrency=options.concurrency)
     options.served.parent.mkdir(parents=True, exist_ok=True)
-    with options.served.open("a", encoding="utf-8") as output:
+    with options.served.open("a", encoding="utf-8") as output, ThreadPoolExecutor(
+            options.problems_at_once) as threads:
         done = {(fields["file"], fields["id"], fields["method"]) for fields in lines_of(options)}
-        for path in options.files:
-            for task, problems in problems_of(path).items():
-                for name, method in served_methods(judge, options.subset).items():
-                    left = [problem for problem in problems[:options.problems]
-                            if (path, problem.id, name) not in done]
-                    for problem in left:
-                        line = asked(method, judge, problem, options.samples)
-                        output.write(json.dumps({
-                            "file": path, "task": task, "id": problem.id, "method": name,
-                            "samples": options.samples, **line}, ensure_ascii=False) + "\n")
-                        output.flush()
+        waiting = [threads.submit(asked, options, path, task, name, problem)
+                   for path in options.files for task, problems in problems_of(path).items()
+                   for name in served_methods(judge_of(options), options.subset)
+                   for problem in problems[:options.problems]
+                   if (path, problem.id, name) not in done]
+        for line in as_completed(waiting):
+            output.write(json.dumps(line.result(), ensure_ascii=False) + "\n")
+            output.flush()
 
 
-def asked(method: Method, judge: minrisk.Judge, problem: Problem, n: int) -> Fields:
-    before = dict(judge.usage)
-    [found], seconds = chosen(method, problem.kind, problem.records(n, 1))
-    usage = {name: number - before.get(name, 0) for name, number in judge.usage.items()}
-    return {"text": found.text, "error": found.error, "seconds": seconds, "usage": usage,
+def judge_of(options: argparse.Namespace) -> minrisk.Judge:
+    return minrisk.Judge(options.model, options.endpoint, concurrency=options.concurrency)
+
+
+def asked(options: argparse.Namespace, path: str, task: str, name: str,
+          problem: Problem) -> Fields:
+    """What a method chooses, with a judge of its own, which counts its tokens."""
+    judge = judge_of(options)
+    method = served_methods(judge, options.subset)[name]
+    [found], seconds = chosen(method, problem.kind, problem.records(options.samples, 1))
+    return {"file": path, "task": task, "id": problem.id, "method": name,
+            "samples": options.samples, "text": found.text, "error": found.error,
+            "seconds": seconds, "usage": judge.usage,
             "kept": None if found.proposal is None else found.index is None}
 
 
@@ -235,6 +241,7 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=40, help="of each task, for a server")
     parser.add_argument("--samples", type=int, default=8, help="of each problem, for a server")
     parser.add_argument("--subset", type=int, default=3, help="references of the judge")
+    parser.add_argument("--problems-at-once", type=int, default=4, help="for a server")
     parser.add_argument("--concurrency", type=int, default=8, help="requests at a time")
     parser.add_argument("--output", type=Path, default=HERE, help="folder of results and README.md")
     options = parser.parse_args()
