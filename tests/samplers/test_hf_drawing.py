@@ -319,6 +319,24 @@ def test_drawing_inverts_the_cumulative_distribution(options, wants):
     assert_close(found.columns[:, 2], np.add(chosen, [0, 0, 0, -1, -1, -1]), "fp32")
 
 
+@pytest.mark.parametrize("size", [1, 511, 512, 513, 1500])
+def test_blocks_of_a_large_vocabulary_do_not_change_what_is_drawn(size):
+    """Also after a row that is not finite, and where most tokens have a probability of 0."""
+    scores = torch.randn(3, size, generator=torch.Generator().manual_seed(size)) * 3
+    scores[:, size // 3 : -1] = -math.inf
+    scores[0] = math.nan
+    logs = scores.log_softmax(1)
+    rows = torch.tensor([1, 2]).repeat_interleave(200)
+    uniforms = torch.linspace(0, 1 - 2**-32, 200, dtype=torch.float64).repeat(2)
+    drawn = Truncation()(logs, logs, torch.zeros(3, 1)).sample(rows + uniforms)
+    sums = logs.double().exp().cumsum(1)[rows]
+    places = torch.searchsorted(sums / sums[:, -1:], uniforms[:, None], right=True)[:, 0]
+    assert drawn.rows.tolist() == rows.tolist()
+    tokens = drawn.columns[:, 0].long()
+    assert (tokens == places).float().mean() > 0.99  # others lie at the edge of a token, rounded
+    assert logs[rows, tokens].isfinite().all()
+
+
 def test_a_list_that_is_too_short_is_made_again():
     logs = torch.linspace(0, 0.1, 5000).repeat(2, 1).log_softmax(1)
     logs[0, 1:] = -math.inf

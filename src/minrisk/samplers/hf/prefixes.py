@@ -30,9 +30,8 @@ from minrisk._torch.tokens import TokenIds
 from minrisk.samplers.hf.drawing import Draw, DrawnTokens, SampleState, Sizes
 from minrisk.samplers.hf.logits_processing import GenerationSettings
 from minrisk.samplers.hf.random_streams import RandomStream
+from minrisk.samplers.hf.truncation import LARGEST_UNIFORM
 
-# below 1 even after a row number is added and the sum is rounded
-_LARGEST_UNIFORM = 1 - 2.0**-32
 _MAX_ENDED = 16384  # samples up to which ended ones are kept, so that there are few sizes
 
 
@@ -206,7 +205,7 @@ class _Uniforms:
         for i in jobs:
             part, start = self._samples[i], self._starts[i]
             numbers = self._streams[i].next_steps()[:, part.start : part.stop]
-            np.minimum(numbers, _LARGEST_UNIFORM, out=found[:, start : start + len(part)])
+            np.minimum(numbers, LARGEST_UNIFORM, out=found[:, start : start + len(part)])
         return self._numbers.to(self._device, copy=True, non_blocking=True)
 
 

@@ -23,6 +23,9 @@ from minrisk.samplers.hf import native
 _MAX_TIES = 32  # ties with the k-th token for which a short list has room
 _KERNEL_MARGIN = 1e-4  # tolerance for differences between log-probabilities of kernels and torch
 _FIRST_LIST_TOKENS = 256  # length of the list if the options do not bound the candidates
+_BLOCK = 512  # tokens, for blocks of the whole vocabulary: about the square root of a large one
+# below 1 even after a row number is added and the sum is rounded
+LARGEST_UNIFORM = 1 - 2.0**-32
 _LOGITS_COPIES = 4  # copies of the logits in memory at a time, without the kernel
 Cut = Callable[[Tensor], Tensor]  # log-probabilities (R, K), best first -> mask of those to keep
 
@@ -52,19 +55,42 @@ class SampledTokens:
 
 @dataclass(frozen=True)
 class FullVocabulary:
-    """Candidates: the whole vocabulary, in its original order."""
+    """Candidates: the whole vocabulary, in its original order.
 
-    cumulative: Tensor  # (R * V,) cumulative distributions; row r rises from r to r + 1
+    Cumulative distributions are of blocks of tokens, and of single tokens only within the sampled
+    blocks: over the whole vocabulary they would take longer than a step of a small model.
+    """
+
+    cumulative: Tensor  # (R * B,) of blocks; row r rises from r to r + 1
+    probabilities: Tensor  # (R * B, _BLOCK) of the tokens of each block, padded with zeros
     scores: Tensor  # (R, V) log-probabilities under the sampling distribution
     logs: Tensor  # (R, V) log-probabilities under the model itself, minus `shift` (R, 1)
     shift: Tensor
     longer: None = None
 
+    @classmethod
+    def of(cls, scores: Tensor, logs: Tensor, shift: Tensor) -> FullVocabulary:
+        rows, size = scores.shape
+        padded = scores.new_zeros(rows, math.ceil(size / _BLOCK) * _BLOCK)
+        torch.exp(scores, out=padded[:, :size])
+        blocks = padded.view(rows, -1, _BLOCK)
+        return cls(_cumulative(blocks.sum(2, dtype=torch.float64)), blocks.flatten(0, 1), scores,
+                   logs, shift)
+
     def sample(self, uniforms: Tensor) -> SampledTokens:
-        found = _search(self.cumulative, uniforms)
-        tokens, rows = found % self.scores.shape[1], found // self.scores.shape[1]
-        full = self.logs.view(-1)[found] + self.shift[rows, 0]
-        return SampledTokens(found, rows,
+        rows, size = self.scores.shape
+        blocks = len(self.cumulative) // rows  # B
+        block = _search(self.cumulative, uniforms)
+        row, number = block // blocks, block % blocks
+        before = torch.where(number == 0, row, self.cumulative[block - 1])
+        inside = (uniforms - before) / (self.cumulative[block] - before)
+        sums = self.probabilities[block].cumsum(1, dtype=torch.float64)
+        place = torch.searchsorted(sums, inside.clamp(max=LARGEST_UNIFORM)[:, None] * sums[:, -1:],
+                                   right=True)[:, 0]
+        tokens = (number * _BLOCK + place).clamp(max=size - 1)  # beyond it if not finite
+        found = row * size + tokens
+        full = self.logs.view(-1)[found] + self.shift[row, 0]
+        return SampledTokens(found, row,
                              torch.stack([tokens, self.scores.view(-1)[found], full], 1))
 
 
@@ -94,9 +120,9 @@ def _search(cumulative: Tensor, uniforms: Tensor) -> Tensor:
     return found.clamp_(max=len(cumulative) - 1)
 
 
-def _cumulative(logs: Tensor) -> Tensor:
+def _cumulative(probabilities: Tensor) -> Tensor:
     """(R * K,) the cumulative distributions of all rows, concatenated and increasing."""
-    sums = logs.exp().cumsum(1, dtype=torch.float64)
+    sums = probabilities.cumsum(1, dtype=torch.float64)
     sums /= sums[:, -1:].clone()
     sums += torch.arange(len(sums), device=sums.device)[:, None]
     return sums.view(-1)
@@ -123,7 +149,7 @@ class Truncation(Options):
         if self.temperature != 1:
             scores = (scores / self.temperature).log_softmax(1)
         if not [*self._cuts()]:
-            return FullVocabulary(_cumulative(scores), scores, logs, shift)
+            return FullVocabulary.of(scores, logs, shift)
         return self._shortlist(scores, logs, shift, self._width())
 
     def uses_likely_kernel(self, device: torch.device) -> bool:
@@ -176,7 +202,8 @@ class Truncation(Options):
                 is_full = keep[:, -1:] & (scores[:, -1:] > -math.inf)
                 tokens = tokens.masked_fill(is_full, -1)
             scores = torch.where(keep, scores, -math.inf).log_softmax(1)
-        return LikelyTokens(_cumulative(scores), torch.stack([tokens, scores, full], 2), longer)
+        return LikelyTokens(_cumulative(scores.exp()), torch.stack([tokens, scores, full], 2),
+                            longer)
 
     def _cuts(self) -> Iterator[Cut]:
         """The active truncations, in the order in which transformers applies them."""
