@@ -65,6 +65,36 @@ def test_other_presets_are_not_found_and_the_known_ones_named(server, name):
         assert raised.value.code == "model_not_found"
 
 
+@pytest.mark.parametrize(("path", "fields"), [
+    ("", {"model": "vote-6"}), ("", {"model": "vote-6/"}), ("/mbr/vote-6", {})])
+def test_a_preset_without_a_model_sends_none(upstream, server, path, fields):
+    found = server.call(f"{path}/v1/chat/completions", {"messages": MESSAGES, **fields})
+    assert found.body["minrisk"]["requested"] == 6
+    assert "metric:exact-match" in found.body["minrisk"]["signature"]
+    assert "model" not in upstream.bodies[-1]
+
+
+@pytest.mark.parametrize("preset", ["nope", "nope-4", "vote-1000", "vote"])
+@pytest.mark.parametrize("fields", [{}, {"model": "m"}])
+def test_a_path_that_is_no_preset_is_not_found(upstream, server, preset, fields):
+    before = len(upstream.bodies)
+    found = server.call(f"/mbr/{preset}/v1/chat/completions", {"messages": MESSAGES, **fields})
+    listed = server.call(f"/mbr/{preset}/v1/models")
+    assert (found.status, listed.status) == (404, 404)
+    assert "vote-N" in listed.body["error"]["message"]
+    assert len(upstream.bodies) == before
+
+
+def test_a_model_beside_a_path_must_be_a_string(server):
+    found = server.call("/mbr/vote-6/v1/chat/completions", {"messages": MESSAGES, "model": 5})
+    assert (found.status, found.body["error"]["param"]) == (400, "model")
+
+
+def test_a_path_lists_models_alone(server):
+    ids = [one.id for one in client(server, "/mbr/vote-6").models.list()]
+    assert ids == ["m"]
+
+
 def test_presets_are_listed(server):
     ids = [one.id for one in client(server).models.list()]
     assert {"vote-4/m", "mbr-4/m", "bleu-4/m", "m"} <= set(ids)

@@ -11,7 +11,7 @@ import pytest
 from mbr_server import serving, settings
 from minrisk.cli.serve import BackendOptions, LimitOptions, _backend
 from minrisk.server.settings import Preset
-from upstream import mock_upstream, web
+from upstream import held, mock_upstream, web
 
 
 @dataclass
@@ -99,6 +99,26 @@ def test_a_model_may_name_upstreams_and_an_alias_too(pool):
         listed = {one["id"] for one in server.call("/v1/models").body["data"]}
     assert models == [{"b": 2}, {"a": 2, "b": 2}, {"a": 1, "b": 1}]
     assert {"a", "b", "both"} <= listed
+
+
+@pytest.mark.parametrize("fields", [{}, {"temperature": 0}, {"temperature": 0, "stream": True}])
+def test_the_name_of_an_upstream_is_no_model_of_its_server(pool, fields):
+    with serving(pool.backend("", ",model=y"), settings(samples=4)) as server:
+        for model in ("a", "b+a", "other"):
+            server.chat(model=model, **fields)
+        server.call("/v1/responses", {"model": "a", "input": "x", **fields})
+    first, second = (one.bodies for one in pool.servers)
+    assert [body.get("model") for body in first] == [None, None, "other", None]
+    assert {body["model"] for body in second} <= {"y"}
+
+
+def test_samples_that_are_late_are_those_of_their_upstream(pool):
+    pool.servers[1].answer = held
+    with serving(pool.backend(), settings(samples=4, deadline=0.5)) as server:
+        found = server.chat().body["minrisk"]
+        assert server.chat(model="b").status == 504
+    assert found["models"] == {"a": 2}
+    assert found["failed_models"] == {"b": 2}
 
 
 def test_it_is_ready_while_one_upstream_answers(pool):

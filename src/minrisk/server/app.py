@@ -520,19 +520,21 @@ class Server:
             "minrisk": {"signature": signature(strategy), "pairs": ranking.pairs,
                         **ranked.fields}})
 
-    async def _models(self, _: web.Request) -> web.Response:
-        return await self._json({"object": "list", "data": await self._list_models()})
+    async def _models(self, request: web.Request) -> web.Response:
+        return await self._json({"object": "list", "data": await self._list_models(request)})
 
     async def _model(self, request: web.Request) -> web.Response:
         name = request.match_info["id"]
-        for model in await self._list_models():
+        for model in await self._list_models(request):
             if model["id"] == name:
                 return await self._json(model)
         raise ApiError(404, f"the model {name!r:.100} does not exist here", param="model",
                        code="model_not_found")
 
-    async def _list_models(self) -> list[dict[str, Any]]:
+    async def _list_models(self, request: web.Request) -> list[dict[str, Any]]:
+        """All models, and presets of them; those of a path are not named together with others."""
         settings = self._settings
+        self._apply_preset(request, {})  # an unknown one is not found
         own = [*settings.aliases, *([settings.preset.model] if settings.preset.model else [])]
         theirs: list[dict[str, Any]] = []
         if settings.preset.model is None:
@@ -540,7 +542,8 @@ class Server:
                 theirs = await self._backend.models()
             except MinriskError as error:
                 raise upstream_error(error) from None
-        methods = settings.named_strategies if settings.presets else ()
+        has_presets = settings.presets and "preset" not in request.match_info
+        methods = settings.named_strategies if has_presets else ()
         presets = [f"{method}-{settings.preset.samples}/{model}" for method in methods
                    for model in dict.fromkeys([*own, *(model["id"] for model in theirs)])]
         return [*({"id": name, "object": "model", "created": 0, "owned_by": "minrisk"}

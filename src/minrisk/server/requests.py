@@ -23,7 +23,8 @@ from minrisk.server.settings import Settings
 from minrisk.strategies.compose import Compose
 from minrisk.strategies.groups import Standard
 
-_REPLACED = ("minrisk", "n", "best_of", "stream", "stream_options", "seed")  # not forwarded
+_REPLACED = ("minrisk", "model", "stream", "stream_options", "seed")  # not forwarded as they are
+_COUNTS = ("n", "best_of")  # neither are these of completions
 _RANKING_FIELDS = {"candidates", "references", "source", "weights", "counts", "model", "metric",
                    "strategy", "seed"}
 _OPTIONS = {"samples", "metric", "strategy", "seed", "return_candidates"}
@@ -39,7 +40,7 @@ class ClientRequest:
 
     api: API
     given: dict[str, Any]  # the body as received
-    model: str | None  # the one that samples
+    model: str | None  # the one that samples; None: the request to the upstream names none
     n: int  # number of choices in the answer
     samples: int
     method: RankingMethod  # how one of them is chosen
@@ -86,7 +87,7 @@ class ClientRequest:
         if self.forwarded is not None:
             return self._forwarded_request(self.forwarded)
         body = {name: value for name, value in self.given.items()
-                if name not in _REPLACED and value is not None}
+                if name not in (*_REPLACED, *_COUNTS) and value is not None}
         if "logprobs" in self.defaults and not body.get("logprobs"):
             body.pop("logprobs", None)  # the choice needs them even if the client declined them
         return UpstreamRequest({**self.defaults, **body, **self._model_field()},
@@ -95,7 +96,7 @@ class ClientRequest:
 
     def pass_through_body(self, stream: bool = False) -> dict[str, Any]:
         """The body of a request that is passed through, streamed or not."""
-        dropped = {"minrisk"} if stream else {"minrisk", "stream", "stream_options"}
+        dropped = {"minrisk", "model"} | (set() if stream else {"stream", "stream_options"})
         body = self.given if self.forwarded is None else {**self.forwarded, **self._temperature()}
         return {name: value for name, value in body.items()
                 if name not in dropped} | self._model_field()
@@ -199,7 +200,7 @@ def read_request(api: API, given: dict[str, Any], settings: Settings) -> ClientR
     method = settings.method(strategy)
     return ClientRequest(
         api=api, given=given,
-        model=given.get("model") if preset.model is None else preset.model,
+        model=given.get("model") if preset.model is None else preset.model or None,
         n=n, samples=max(n, preset.samples if samples is None else samples),
         method=method, seed=_seed(given, seed), stream=_boolean(given, "stream"),
         include_usage=isinstance(stream_options, dict)

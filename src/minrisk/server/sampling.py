@@ -32,9 +32,12 @@ _TRANSIENT = {408, 425, 429}  # client-error statuses that a retry may resolve
 
 
 class ReportPart(Protocol):
-    """Called with a part or its error, its number of choices and, of several, its upstream."""
+    """Called with a part or its error, its number of choices and, of several, its upstream.
 
-    def __call__(self, found: CompletionResponse | MinriskError, samples: int,
+    Several upstreams also report, with None, samples that have not come when they are cancelled.
+    """
+
+    def __call__(self, found: CompletionResponse | MinriskError | None, samples: int,
                  upstream: str | None = None) -> None: ...
 
 
@@ -242,9 +245,13 @@ class SampleCollector:
         """Number of samples that have arrived."""
         return sum(len(part.choices) for part in self.parts)
 
-    def report(self, found: CompletionResponse | MinriskError, samples: int,
+    def report(self, found: CompletionResponse | MinriskError | None, samples: int,
                upstream: str | None = None) -> None:
-        """Add a part, or the error of a request for this many samples."""
+        """Add a part, or the error of a request for this many samples; None if they are late."""
+        if found is None:
+            if upstream is not None and samples:
+                self.failed_models[upstream] += samples
+            return
         if isinstance(found, MinriskError):
             # the frames of its traceback refer to this collector: a reference cycle
             self.errors.append(found.with_traceback(None))

@@ -37,7 +37,7 @@ _MAX_NAME = 256  # characters of a model's name, which is logged and cached
 class Preset:
     """What a model name stands for: the upstream's model, and how one sample is chosen."""
 
-    model: str | None  # None: the model that the client names
+    model: str | None  # None: the model that the client names; "": none, the upstream has only one
     samples: int
     strategy: Strategy
 
@@ -145,22 +145,26 @@ class Settings:
         if model is not None and model in self.aliases:
             return self.aliases[model]
         if self.presets and model is not None:
-            method, _, other = model.partition("/")
-            if other and (match := _NAMED.fullmatch(method)):
-                return self._named_preset(match[1], int(match[2]), other)
+            method, slash, other = model.partition("/")
+            match = _NAMED.fullmatch(method)
+            if match and (slash or match[1] in self.named_strategies):
+                samples, strategy = self._named(method)
+                inner = (self.preset_of(other) if other else self.preset).model
+                return Preset(other if inner is None else inner, samples, strategy)
         if self.preset.model is None or model in (None, self.preset.model):
             return self.preset
         raise ApiError(404, f"the model {model!r:.100} does not exist here", param="model",
                        code="model_not_found")
 
-    def _named_preset(self, method: str, samples: int, model: str) -> Preset:
-        """The preset of `vote-16/MODEL`."""
+    def _named(self, preset: str) -> tuple[int, Strategy]:
+        """The number of samples and the strategy of a preset such as `vote-16`."""
         known, least, most = self.named_strategies, self.min_samples, self.max_samples
-        if method not in known or not least <= samples <= most:
-            listed = ", ".join(f"{name}-N" for name in known)
-            raise ApiError(404, f"there is no preset {method:.60}-{samples}; there are {listed}, "
-                           f"with N from {least} to {most}", param="model", code="model_not_found")
-        return Preset(self.preset_of(model).model or model, samples, known[method])
+        match = _NAMED.fullmatch(preset)
+        if match and match[1] in known and least <= int(match[2]) <= most:
+            return int(match[2]), known[match[1]]
+        listed = ", ".join(f"{name}-N" for name in known)
+        raise ApiError(404, f"there is no preset {preset:.60}; there are {listed}, "
+                       f"with N from {least} to {most}", param="model", code="model_not_found")
 
     @lazy
     def named_strategies(self) -> dict[str, Strategy]:
@@ -176,7 +180,8 @@ class Settings:
         """The name that stands for a preset in a path and the model of a request."""
         if preset in self.aliases:
             return preset
-        return f"{preset}/{self.preset.model or '' if model is None else model}"
+        self._named(preset)
+        return model if not isinstance(model, str | None) else f"{preset}/{model or ''}"
 
     @property
     def calibrated_signal(self) -> str | None:

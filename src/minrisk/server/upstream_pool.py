@@ -25,11 +25,6 @@ class Member:
     backend: UpstreamBackend
     server: UpstreamServer
 
-    def request(self, request: ClientRequest) -> ClientRequest:
-        """The request with the upstream's model."""
-        model = self.server.model
-        return request if model is None else replace(request, model=model)
-
     def marked(self, part: CompletionResponse) -> CompletionResponse:
         """A part whose choices have the name and the weight of the upstream."""
         return replace(part, choices=[
@@ -60,28 +55,36 @@ class UpstreamPool:
 
     async def sample(self, request: ClientRequest, waves: AsyncIterator[range],
                      admission: Admission, report: ReportPart) -> None:
-        members = self._asked(request.model)
-        shares = [one.server.samples or 1 for one in members]
+        asked = self._asked(request)
+        shares = [one.server.samples or 1 for one, _ in asked]
         async for numbers in waves:
             parts = ranges(numbers, split(len(numbers), shares))
-            await asyncio.gather(*(self._sample(one, request, part, admission, report)
-                                   for one, part in zip(members, parts, strict=True) if part))
+            await asyncio.gather(*(self._sample(one, own, part, admission, report)
+                                   for (one, own), part in zip(asked, parts, strict=True) if part))
 
     async def _sample(self, member: Member, request: ClientRequest, numbers: range,
                       admission: Admission, report: ReportPart) -> None:
-        def marked(found: CompletionResponse | MinriskError, samples: int,
-                   upstream: str | None = None) -> None:
-            report(member.marked(found) if isinstance(found, CompletionResponse) else found,
-                   samples, member.server.name)
+        missing, name = len(numbers), member.server.name
 
-        await member.backend.sample(member.request(request), _one_wave(numbers), admission, marked)
+        def marked(found: CompletionResponse | MinriskError | None, samples: int,
+                   upstream: str | None = None) -> None:
+            nonlocal missing
+            missing -= samples
+            report(member.marked(found) if isinstance(found, CompletionResponse) else found,
+                   samples, name)
+
+        try:
+            await member.backend.sample(request, _one_wave(numbers), admission, marked)
+        except asyncio.CancelledError:  # at the deadline, if the answer is still wanted
+            report(None, missing, name)
+            raise
 
     async def pass_through(self, request: ClientRequest) -> CompletionResponse:
         """The answer of the first upstream that gives one."""
         failures: list[MinriskError] = []
-        for one in self._asked(request.model):
+        for one, own in self._asked(request):
             try:
-                return one.marked(await one.backend.pass_through(one.request(request)))
+                return one.marked(await one.backend.pass_through(own))
             except MinriskError as error:
                 failures.append(error)
         raise failures[0]
@@ -96,9 +99,9 @@ class UpstreamPool:
             await receive(chunk)
 
         failures: list[MinriskError] = []
-        for one in self._asked(request.model):
+        for one, own in self._asked(request):
             try:
-                return one.marked(await one.backend.relay(one.request(request), begin))
+                return one.marked(await one.backend.relay(own, begin))
             except MinriskError as error:
                 failures.append(error)
                 if has_begun:
@@ -130,10 +133,18 @@ class UpstreamPool:
         found = await asyncio.gather(*(one.backend.problem() for one in self._members))
         return None if None in found else next(iter(found), None)
 
-    def _asked(self, model: str | None) -> Sequence[Member]:
-        names = Counter((model or "").split("+"))
+    def _asked(self, request: ClientRequest) -> Sequence[tuple[Member, ClientRequest]]:
+        """The upstreams that are asked, and the request to each with its model.
+
+        The name of an upstream is not the name of a model: one without a model of its own gets
+        none then.
+        """
+        names = Counter((request.model or "").split("+"))
         named = [one for one in self._members if one.server.name in names]
-        return named if len(named) == len(names) else self._members
+        is_named = len(named) == len(names)
+        default = None if is_named else request.model
+        return [(one, replace(request, model=one.server.model or default))
+                for one in (named if is_named else self._members)]
 
 
 async def _one_wave(numbers: range) -> AsyncIterator[range]:
