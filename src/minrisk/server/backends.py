@@ -241,7 +241,9 @@ class LocalBackend:
 
     async def _part(self, request: ClientRequest, n: int,
                     body: dict[str, Any]) -> CompletionResponse:
-        job = _SamplingJob(self._prompt(request), n, request.seed, _options(body))
+        options = _options(body)
+        seed = 0 if body.get("temperature") == 0 else request.seed  # one choice also of equal ones
+        job = _SamplingJob(self._prompt(request), n, seed, options)
         samples, prompt_tokens = await asyncio.wrap_future(self._thread.submit(job))
         return _part(samples, prompt_tokens, request.api, self._name)
 
@@ -280,9 +282,9 @@ def _options(body: dict[str, Any]) -> RequestOptions:
             raise _bad_request(f"{name} is not supported by a local model; leave it out")
     options: dict[str, Any] = {ours: _number(body, name) for name, ours in _OPTIONS.items()
                                if body.get(name) is not None}
-    if options.get("temperature") == 0:  # the most likely text
-        options = {"beams": 1} | {k: v for k, v in options.items() if k == "max_tokens"}
-    elif body.get("stop"):
+    if options.get("temperature") == 0:  # the most likely token at each step, in shared batches
+        options = {"top_k": 1} | {k: v for k, v in options.items() if k == "max_tokens"}
+    if body.get("stop"):
         stop = body["stop"]
         options["stop"] = json.dumps(stop if isinstance(stop, list) else [stop])
     return tuple(sorted(options.items()))
