@@ -17,7 +17,8 @@ def test_a_guide_names_everything_to_choose_from(page, registry):
     assert [name for name in registry.builtin if f"| `{name}" not in text] == []
 
 
-@pytest.mark.parametrize("name", ["confidence", "consensus", "number_of_samples"])
+@pytest.mark.parametrize("name", ["calibration", "confidence", "consensus", "number_of_samples",
+                                  "speed"])
 def test_a_picture_is_what_its_script_draws(name, monkeypatch):
     monkeypatch.syspath_prepend(str(DOCS / "figures"))
     drawn = load_module(DOCS / "figures" / f"{name}.py").draw().svg()

@@ -9,6 +9,7 @@ lead to the same package. tests/test_imports.py says when the figure is old.
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -16,20 +17,19 @@ from statistics import fmean
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "minrisk"
+sys.path.append(str(ROOT / "docs" / "figures"))
+
+from card import WIDTH as CARD  # noqa: E402
+from card import Card  # noqa: E402
+
 FIGURE = ROOT / "docs" / "images" / "packages.svg"
 # the way of a segment of `minrisk decode`
-WAY = {"cli": "options", "tasks": "the job", "run": "blocks of records", "io": "read, written",
-       "strategies": "who meets whom", "metrics": "features, scores", "_native": "n-grams"}
-WIDTH, HEIGHT, GAP, MARGIN = 150, 44, 24, 20
-STYLE = """\
-text { font: 14px system-ui, sans-serif; fill: #1f2328; text-anchor: middle }
-.role { font-size: 11px; fill: #59636e }
-rect { fill: #f6f8fa; stroke: #818b98 } .way { fill: #ddf4ff; stroke: #0969da }
-path { fill: none; stroke: #818b98; marker-end: url(#head) }
-#head path { fill: #818b98; marker: none }
-@media (prefers-color-scheme: dark) {
-text { fill: #f0f6fc } .role { fill: #9198a1 } rect { fill: #151b23; stroke: #656c76 }
-.way { fill: #0c2d6b; stroke: #4493f8 } }"""
+WAY = {"cli": "reads the options", "tasks": "sets up the run", "run": "batches the records",
+       "io": "reads and writes them", "strategies": "selects the pairs to score",
+       "metrics": "extracts features, scores pairs", "_native": "the same for n-grams, in C++"}
+BOX, HEIGHT, GAP, MARGIN = 80, 26, 4, 14
+ROW = 54  # from one row of boxes to the next
+LEGEND = "What minrisk decode does with a segment:"
 
 
 def main() -> None:
@@ -59,24 +59,25 @@ def figure() -> str:
     graph = imports()
     above = {name: [one for one in graph if name in graph[one]] for name in graph}
     rows = _rows(graph, above)
-    widest = max(map(len, rows))
+    under = 56 + ROW * len(rows)
+    card = Card(under + 18 * (1 + len(WAY)), "The packages of minrisk")
+    card.text(MARGIN, 26, "The packages of minrisk, above those that they import", "bold")
     place: dict[str, tuple[float, float]] = {}
     for number, names in enumerate(rows):
         names.sort(key=lambda name: (fmean(place[one][0] for one in above[name])
                                      if above[name] else 0, name))
-        left = MARGIN + (widest - len(names)) * (WIDTH + GAP) / 2
-        place |= {name: (left + i * (WIDTH + GAP), MARGIN + number * (HEIGHT + 2 * GAP))
+        left = (CARD - len(names) * (BOX + GAP) + GAP) / 2
+        place |= {name: (left + i * (BOX + GAP), 46 + number * ROW)
                   for i, name in enumerate(names)}
-    size = (2 * MARGIN + widest * (WIDTH + GAP) - GAP,
-            2 * MARGIN + len(rows) * (HEIGHT + 2 * GAP) - 2 * GAP)
-    arrows = [_arrow(place[one], place[other]) for one in graph
-              for other in sorted(_direct(one, graph))]
-    boxes = [_box(name, *place[name]) for name in graph]
-    return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[0]:g} {size[1]:g}">',
-        f"<style>{STYLE}</style>",
-        '<marker id="head" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" '
-        'orient="auto"><path d="M0 0 8 4 0 8z"/></marker>', *arrows, *boxes, "</svg>", ""])
+    for one in graph:
+        for other in sorted(_direct(one, graph)):
+            _arrow(card, place[one], place[other])
+    for name in graph:
+        _box(card, name, *place[name])
+    card.text(MARGIN, under, LEGEND, "small")
+    for number, (name, role) in enumerate(WAY.items(), 1):
+        card.text(MARGIN, under + 18 * number, f"{number}. {name}: {role}", "small")
+    return card.svg()
 
 
 def _rows(graph: Mapping[str, set[str]], above: Mapping[str, list[str]]) -> list[list[str]]:
@@ -101,22 +102,18 @@ def _direct(name: str, graph: Mapping[str, set[str]]) -> set[str]:
             if not any(other in reach(third) for third in graph[name])}
 
 
-def _arrow(start: tuple[float, float], end: tuple[float, float]) -> str:
+def _arrow(card: Card, start: tuple[float, float], end: tuple[float, float]) -> None:
     (x, y), (to, under) = start, end
-    x, to, y = x + WIDTH / 2, to + WIDTH / 2, y + HEIGHT
-    return (f'<path d="M{x:g} {y:g}C{x:g} {y + GAP:g} {to:g} {y + GAP:g} {to:g} {y + 2 * GAP - 9:g}'
-            f'L{to:g} {under:g}"/>')
+    x, to, y, bend = x + BOX / 2, to + BOX / 2, y + HEIGHT, (ROW - HEIGHT) / 2
+    card.add(f'<path d="M{x:g} {y:g}C{x:g} {y + bend:g} {to:g} {y + bend:g} {to:g} '
+             f'{y + 2 * bend - 5:g}L{to:g} {under:g}" class="arrow"/>')
+    card.add(f'<path d="M{to:g} {under:g}l-4 -7h8z" class="head"/>')
 
 
-def _box(name: str, x: float, y: float) -> str:
-    role, middle = WAY.get(name), x + WIDTH / 2
-    box = (f'<rect x="{x:g}" y="{y:g}" width="{WIDTH}" height="{HEIGHT}" rx="6"'
-           f'{" class=" + chr(34) + "way" + chr(34) if role else ""}/>')
-    if not role:
-        return f'{box}<text x="{middle:g}" y="{y + 27:g}">{name}</text>'
-    step = 1 + list(WAY).index(name)
-    return (f'{box}<text x="{middle:g}" y="{y + 19:g}">{name}</text>'
-            f'<text class="role" x="{middle:g}" y="{y + 35:g}">{step}. {role}</text>')
+def _box(card: Card, name: str, x: float, y: float) -> None:
+    card.rect(x, y, BOX, HEIGHT, "way" if name in WAY else "box")
+    step = f"{1 + list(WAY).index(name)}. " if name in WAY else ""
+    card.text(x + BOX / 2, y + 18, step + name, "label middle")
 
 
 if __name__ == "__main__":

@@ -11,12 +11,12 @@ import json
 import lzma
 from importlib import resources
 
-from card import Card
+from card import WIDTH, Card
 
 import minrisk
 
 SENTENCE, SAMPLES = "demo-11", 7
-TOP, ROW, TEXT, MATRIX, CELL, BARS = 62, 30, 190, 204, 44, 530
+TOP, ROW, TEXT, MATRIX, CELL, BARS, BAR = 68, 28, 158, 166, 26, 352, 0.55
 
 
 def draw() -> Card:
@@ -25,11 +25,11 @@ def draw() -> Card:
     features = chrf.features(samples)
     scores = chrf.scores(features, features)  # (H, R)
     ranking = minrisk.decode(samples, metric=chrf)
-    card = Card(720, TOP + ROW * SAMPLES + 14,
+    card = Card(TOP + ROW * SAMPLES + 12,
                 f"MBR chooses {ranking.text!r} among {SAMPLES} samples")
-    card.text(16, 26, f"“{source}”, {SAMPLES} samples of a translation model", "bold")
-    card.text(MATRIX, 50, "similarity to each sample (chrF)", "small")
-    card.text(BARS, 50, "mean: expected utility", "small")
+    card.text(14, 26, f"“{source}”, {SAMPLES} samples of a translation model", "bold")
+    card.text(MATRIX, 54, "chrF with each sample", "small")
+    card.text(BARS, 54, "mean", "small")
     for row, (text, utility) in enumerate(zip(samples, ranking.utility, strict=True)):
         _row(card, row, text, scores[row], utility, text == ranking.text)
     return card
@@ -38,15 +38,15 @@ def draw() -> Card:
 def _row(card: Card, row: int, text: str, scores, utility: float, is_best: bool) -> None:
     y = TOP + ROW * row
     if is_best:
-        card.rect(8, y - 2, 704, ROW - 1, "choice")
-        card.rect(8, y - 2, 704, ROW - 1, "frame")
-    card.text(TEXT, y + 17, text, "end bold" if is_best else "end")
+        for kind in ("choice", "frame"):
+            card.rect(6, y - 2, WIDTH - 12, ROW - 1, kind)
+    card.text(TEXT, y + 16, text, "end bold" if is_best else "end")
     for column, score in enumerate(scores):
         x = MATRIX + CELL * column
-        card.rect(x, y, CELL - 3, ROW - 5, "cell", opacity=0.08 + 0.62 * (score / 100) ** 2)
-        card.text(x + CELL / 2 - 1, y + 17, f"{score:.0f}", "middle")
-    card.rect(BARS, y + 2, 1.3 * utility, ROW - 9, "bar" if is_best else "quiet")
-    card.text(BARS + 1.3 * utility + 8, y + 17, f"{utility:.1f}", "bold" if is_best else "")
+        card.rect(x, y, CELL - 2, ROW - 5, "cell", opacity=0.08 + 0.62 * (score / 100) ** 2)
+        card.text(x + CELL / 2 - 1, y + 16, f"{score:.0f}", "middle")
+    card.rect(BARS, y + 2, BAR * utility, ROW - 9, "bar" if is_best else "quiet")
+    card.text(BARS + BAR * utility + 5, y + 16, f"{utility:.1f}", "bold" if is_best else "")
 
 
 def _samples() -> tuple[str, list[str]]:

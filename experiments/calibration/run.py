@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ import pages
 BOXED = r"\\boxed\{[^}]*?(-?\d[\d,]*(?:\.\d+)?)[^}\d]*\}"
 METRICS = {"exact-match": minrisk.ExactMatch(BOXED, numbers=True),
            "symbolic": minrisk.make_metric("symbolic")}
+DRAWN = ("confidence.probability", "confidence.share", "confidence.logprob")
 HALVES = 200
 MAX_ERROR = 0.1
 LEVELS = (0.5, 0.8, 0.9)
@@ -46,6 +48,11 @@ def main(path: str, other: str | None = None) -> None:
         found = made["metrics"][name] = {
             "problems": report.choices, "right": report.right,
             "signals": {one.name: one.as_json() | {"curve": None} for one in report.signals},
+            "bins": [asdict(one) for one in report.bins],
+            "curves": {one.name: dict(zip(("answered", "error"),
+                                          np.round(np.transpose(one.curve), 4).tolist(),
+                                          strict=True))
+                       for one in report.signals if one.name in DRAWN},
             "guarantees": [one.as_json() for one in report.guarantees],
             "coverage": minrisk.validate(path, metric, strategies=["standard"]).as_json()[
                 "coverage"],
