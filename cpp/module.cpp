@@ -311,14 +311,14 @@ using Array = nb::ndarray<Value, nb::ndim<dimensions>, nb::c_contig, nb::device:
 
 template <class Value>
 void likely(Array<const Value, 2> logits, double least, Array<std::int64_t, 2> tokens,
-            Array<float, 2> scores, Array<float, 1> totals, int threads) {
+            Array<float, 2> scores, Array<float, 1> totals, Array<float, 2> finite, int threads) {
     constexpr std::size_t logits_a_thread = 1 << 18, block = 64;
     const std::size_t rows = logits.shape(0), vocabulary = logits.shape(1);
     check(tokens.shape(0) == rows && scores.shape(0) == rows && totals.shape(0) == rows &&
-          scores.shape(1) == tokens.shape(1));
+          scores.shape(1) == tokens.shape(1) && finite.shape(0) == rows && finite.shape(1) == 2);
     const minrisk::LikelyProblem<Value> problem{
         logits.data(), std::int64_t(vocabulary), float(least), std::int64_t(tokens.shape(1)),
-        tokens.data(), scores.data(), totals.data()};
+        tokens.data(), scores.data(), totals.data(), finite.data()};
     each_row(rows, vocabulary / block + 1, 1 + rows * vocabulary / logits_a_thread, threads,
              [&](std::int64_t row, float* buffer) {
                  sampling_kernels<Value>().likely(problem, row, buffer);
@@ -395,7 +395,7 @@ template <class Value>
 void bind_sampling(nb::module_& m) {
     // converted arrays would be copies, and a result would be written to a copy
     const auto array = nb::arg().noconvert();
-    m.def("likely", &likely<Value>, array, nb::arg(), array, array, array, nb::arg());
+    m.def("likely", &likely<Value>, array, nb::arg(), array, array, array, array, nb::arg());
     m.def("self_attention", &self_attention<Value>, array, array, array, array, array, array,
           nb::arg());
     m.def("cross_attention", &cross_attention<Value>, array, array, array, array, array,

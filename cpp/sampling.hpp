@@ -15,6 +15,7 @@ struct LikelyProblem {
     std::int64_t* tokens;  // (R, width), the likely ones; padded with 0
     float* scores;         // (R, width) their log-probabilities; padded with -inf
     float* totals;         // (R,) logarithms of the sums of exponentials
+    float* finite;         // (R, 2) the sum of the logits that are not -inf, and their number
 };
 
 // Attention of rows to the tokens of their own prefixes.

@@ -98,14 +98,26 @@ inline void store_float(std::uint16_t* to, float value) {  // rounds half to eve
 constexpr int likely_block = 256;  // logits of which the largest is remembered
 constexpr float below_all = -1e30f;  // finite, because -inf less -inf is NaN
 
+// Sums over the logits of a row that are not -inf, and their number.
+struct FiniteLogits {
+    Floats sum, number;
+};
+
 // One block of logits: adds to the sums of exponentials, relative to the largest logit so far.
 template <class Value>
-[[gnu::always_inline]] inline float add_block(const Value* logits, float& top, Floats* sums) {
+[[gnu::always_inline]] inline float add_block(const Value* logits, float& top, Floats* sums,
+                                              FiniteLogits& finite) {
+    constexpr FloatRegister none = {};
     Floats most = load_floats(logits);
-    for (int i = float_lanes; i < likely_block; i += float_lanes) {
+    for (int i = 0; i < likely_block; i += float_lanes) {
         const Floats values = load_floats(logits + i);
-        for (int p = 0; p < Floats::count; ++p)
-            most.parts[p] = values.parts[p] > most.parts[p] ? values.parts[p] : most.parts[p];
+        for (int p = 0; p < Floats::count; ++p) {
+            const FloatRegister part = values.parts[p];
+            most.parts[p] = part > most.parts[p] ? part : most.parts[p];
+            const auto is_finite = part > none - __builtin_inff();
+            finite.sum.parts[p] += is_finite ? part : none;
+            finite.number.parts[p] += is_finite ? none + 1.0f : none;
+        }
     }
     const float own = largest(most);
     if (own > top) {
@@ -129,14 +141,15 @@ void likely_of(const LikelyProblem<Value>& problem, std::int64_t row, float* top
     const std::int64_t blocks = problem.vocabulary / likely_block,
                        rest = problem.vocabulary % likely_block;
     Floats sums[4] = {};
+    FiniteLogits finite = {};
     float top = below_all;
     for (std::int64_t b = 0; b < blocks; ++b)
-        tops[b] = add_block(logits + b * likely_block, top, sums);
+        tops[b] = add_block(logits + b * likely_block, top, sums, finite);
     if (rest) {
         float padded[likely_block];
         for (int i = 0; i < likely_block; ++i)
             padded[i] = i < rest ? as_float(logits[blocks * likely_block + i]) : -__builtin_inff();
-        tops[blocks] = add_block(padded, top, sums);
+        tops[blocks] = add_block(padded, top, sums, finite);
     }
     for (int p = 0; p < Floats::count; ++p)
         sums[0].parts[p] += sums[1].parts[p] + (sums[2].parts[p] + sums[3].parts[p]);
@@ -160,6 +173,8 @@ void likely_of(const LikelyProblem<Value>& problem, std::int64_t row, float* top
         scores[found] = -__builtin_inff();
     }
     problem.totals[row] = total;
+    problem.finite[2 * row] = sum(finite.sum);
+    problem.finite[2 * row + 1] = sum(finite.number);
 }
 
 template <class Value>

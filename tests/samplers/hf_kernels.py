@@ -111,8 +111,11 @@ def check_likely(dtype: torch.dtype, vocabulary: int) -> None:
     logits[1] = 0
     logits[1, 5] = 0.5
     logits[2, 3] = -math.inf
-    tokens, scores, totals = kernels.likely(logits, math.log(0.02), 52)
+    tokens, scores, totals, finite = kernels.likely(logits, math.log(0.02), 52)
     assert_close(totals, logits.float().logsumexp(1), "fp32")
+    sums = logits.double().nan_to_num(neginf=0).sum(1)
+    assert_close(finite[:, 0], sums, "fp32", scale=vocabulary)
+    assert torch.equal(finite[:, 1], (logits > -math.inf).sum(1).float())
     for row, logs in enumerate(logits.float().log_softmax(1)):
         bar = min(math.log(0.02), logs.max().item())
         wanted = {token: p for token, p in enumerate(logs.tolist()) if p >= bar}

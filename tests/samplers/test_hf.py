@@ -210,6 +210,8 @@ def test_messages_are_sampled_from_the_command_line(chat, tmp_path):
     assert found.code == 0, found.err
     [record] = found.records
     assert sum(record["counts"]) == 3
+    for column in ("lowest_logprobs", "tail_logprobs", "certainties"):
+        assert len(record[column]) == len(record["counts"])
 
 
 @pytest.mark.parametrize("stop", ["mat", '["cat sat", "mat", "it "]', "t"])

@@ -73,9 +73,12 @@ def test_likely_tokens_are_those_of_a_sorted_log_softmax(simd, dtype, vocabulary
     logits[:, :5] = -torch.inf  # banned
     logits[3] = -torch.inf
     logits[3, 6] = 2.0
-    tokens, scores, totals = native.likely(logits, np.log(0.02), 52)
+    tokens, scores, totals, finite = native.likely(logits, np.log(0.02), 52)
     logs = logits.float().log_softmax(1)
     assert_close(totals, logits.float().logsumexp(1), "fp32")
+    sums = logits.double().nan_to_num(neginf=0).sum(1)
+    assert_close(finite[:, 0], sums, "fp32", scale=vocabulary)
+    assert torch.equal(finite[:, 1], (logits > -torch.inf).sum(1).float())
     for row in range(9):
         wanted = {int(i): float(logs[row, i])
                   for i in (logs[row] >= np.log(0.02)).nonzero()[:, 0]}
@@ -89,7 +92,7 @@ def test_likely_tokens_are_those_of_a_sorted_log_softmax(simd, dtype, vocabulary
 def test_logits_that_are_no_numbers_have_no_likely_tokens(simd, value):
     logits = torch.zeros(2, 300)
     logits[1, 270] = value
-    _, scores, totals = native.likely(logits, np.log(0.02), 52)
+    _, scores, totals, _ = native.likely(logits, np.log(0.02), 52)
     assert totals.isfinite().tolist() == [True, False]
     assert not (scores[1] > -np.inf).any()
 

@@ -184,6 +184,36 @@ def test_every_kind_of_model_scores_its_samples_as_without_a_cache(kind):
             assert_close([one.lowest_logprob, one.tail_logprob], lowest_and_tail(logs, 2), "fp32")
 
 
+@pytest.mark.parametrize("options", [{}, {"epsilon": 0.05}, {"top_k": 3, "temperature": 0.7},
+                                     {"top_p": 0.9}], ids=str)
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("kind", ["marian", "t5", "llama", "gemma2"])
+def test_self_certainty_is_of_the_whole_distribution(kind, dtype, options):
+    """Before tokens are banned or left out: the divergence from the uniform distribution."""
+    model = tiny_models.model(kind)
+    model.generation_config.suppress_tokens = [7, 9]
+    model = model.to({"fp32": torch.float32, "bf16": torch.bfloat16}[dtype])
+    sampling = engine(model, 5, **options)
+    given = prompts(model)
+    for prompt, drawn in zip(given, sampling.sample(given, 8, 0, range(3)), strict=True):
+        for one in drawn:
+            [logs] = all_logs(model, prompt, [one.tokens])
+            uniform = torch.full_like(logs[:-1], -math.log(logs.shape[1]))
+            apart = (uniform.exp() * (uniform - logs[:-1])).sum(1)
+            assert_close(one.certainty, apart.mean(), dtype)
+
+
+@pytest.mark.parametrize("options", [{}, {"epsilon": 0.05}], ids=str)
+def test_a_model_that_rules_out_a_token_has_no_self_certainty(options):
+    """It is infinite, unlike where only the generation config bans the token."""
+    model = tiny_models.model("marian")
+    with torch.no_grad():
+        model.final_logits_bias[:, 8] = -math.inf
+    given = prompts(model)
+    for drawn in engine(model, 5, **options).sample(given, 8, 0, range(3)):
+        assert {one.certainty for one in drawn} == {math.inf}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_samples_do_not_depend_on_the_batch(kind):
     model = tiny_models.model(kind)

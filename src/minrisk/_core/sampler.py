@@ -36,7 +36,8 @@ class Sample:
         weight: how much the sample counts as a reference, beside those of other models.
         lowest_logprob: mean log-probability of the least confident group of consecutive tokens.
         tail_logprob: that of the last tokens.
-        certainty: self-certainty, by the likeliest tokens of every position.
+        certainty: self-certainty: of `hf` by the whole vocabulary, of servers by the likeliest
+            tokens of every position; None if the model gives a token the probability 0.
 
     >>> Sample("Hello!", count=2).count
     2

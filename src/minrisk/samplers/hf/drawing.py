@@ -140,7 +140,7 @@ class DrawnTokens:
 
     state: SampleState
     parents: Tensor  # (N,) parent of each node
-    columns: Tensor  # (N, 3) columns of `SampledTokens`
+    columns: Tensor  # (N, 4) columns of `SampledTokens`, and the self-certainty of the model
     longer: Callable[[], DrawnTokens] | None  # redraws from longer lists; None if not needed
 
     def copied(self) -> DrawnTokens:
@@ -172,10 +172,11 @@ class Draw:
         """Draw from logits (R, V) of rows with a history (R, T); `inputs` holds a uniform random
         number per sample, and the packed state, as one tensor of integers.
         """
-        return self._from_candidates(self.processing(logits, history), history, inputs)
+        candidates, certainty = self.processing(logits, history)
+        return self._from_candidates(candidates, certainty, history, inputs)
 
-    def _from_candidates(self, candidates: Candidates, history: Callable[[], Tensor],
-                         inputs: Tensor) -> DrawnTokens:
+    def _from_candidates(self, candidates: Candidates, certainty: Tensor,
+                         history: Callable[[], Tensor], inputs: Tensor) -> DrawnTokens:
         uniforms = inputs[: _count(inputs)].view(torch.float64)
         state = SampleState.of_inputs(inputs)
         found = candidates.sample(state.rows.clamp(min=0) + uniforms[state.numbers])
@@ -184,7 +185,8 @@ class Draw:
         is_invalid = lives & ((found.rows != state.rows) | found.columns[:, 1].isnan())
         is_short = lives & (found.columns[:, 0] < 0)
         # rows with non-finite logits may yield tokens outside the vocabulary
-        drawn = found.columns.masked_fill(is_invalid[:, None], 0)
+        columns = torch.cat([found.columns, certainty[state.rows.clamp(min=0), None]], 1)
+        drawn = columns.masked_fill(is_invalid[:, None], 0)
         # samples with the same token in the same row form one child; ended samples are sorted last
         index, order = torch.where(lives, found.index, torch.iinfo(torch.int64).max).sort()
         lives, rows, numbers, columns = (own[order] for own in (lives, state.rows, state.numbers,
@@ -206,7 +208,7 @@ class Draw:
         longer = candidates.longer
         return DrawnTokens(now, state.row_nodes[rows[child]], columns[child], None
                            if longer is None else
-                           lambda: self._from_candidates(longer(), history, inputs))
+                           lambda: self._from_candidates(longer(), certainty, history, inputs))
 
     def _is_finished(self, tokens: Tensor, is_first: Tensor, rows: Tensor,
                      history: Callable[[], Tensor]) -> Tensor:

@@ -56,6 +56,7 @@ class SampledSequence:
     truncated_logprob: float = nan
     lowest_logprob: float = nan
     tail_logprob: float = nan
+    certainty: float = nan
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -88,7 +89,8 @@ class SampledSequences(Sequence[SampledSequence]):
         return SampledSequence(columns.tokens[start : columns.ends[place]],
                                int(columns.count[place]), int(columns.first[place]),
                                float(columns.logprob[place]), float(columns.truncated[place]),
-                               float(columns.lowest[place]), float(columns.tail[place]))
+                               float(columns.lowest[place]), float(columns.tail[place]),
+                               float(columns.certainty[place]))
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,8 @@ class Generator:
                       finite_or_none(sequence.truncated_logprob), sequence.tokens,
                       finish_reason=reason,
                       lowest_logprob=finite_or_none(sequence.lowest_logprob),
-                      tail_logprob=finite_or_none(sequence.tail_logprob))
+                      tail_logprob=finite_or_none(sequence.tail_logprob),
+                      certainty=finite_or_none(sequence.certainty))
 
     def _is_cut(self, tokens: TokenIds) -> bool:
         """Whether it was truncated; an end token that was forced at the limit does not count."""

@@ -199,17 +199,19 @@ def dot_precision(queries: Tensor) -> str:
     return "ieee" if queries.dtype == torch.float32 else "tf32"
 
 
-def likely(logits: Tensor, least: float, width: int) -> tuple[Tensor, Tensor, Tensor]:
+def likely(logits: Tensor, least: float, width: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The tokens whose log-probability is at least `least`, and always the most likely one.
 
     For logits (R, V), returns unordered tokens and their log-probabilities, (R, width) each, padded
-    with 0 and -inf, and the logsumexp (R,) of the logits.
+    with 0 and -inf, the logsumexp (R,) of the logits, and the sum and the number (R, 2) of those
+    that are not -inf.
     """
     rows, vocabulary = logits.shape
     lanes = torch.empty(rows, width, dtype=torch.int32, device=logits.device)
     counts = torch.empty(rows, dtype=torch.int32, device=logits.device)
     totals, thresholds = (torch.empty(rows, device=logits.device) for _ in range(2))
-    _likely_lanes[(rows,)](logits, lanes, counts, totals, thresholds, least, width,
+    finite = torch.empty(rows, 2, device=logits.device)
+    _likely_lanes[(rows,)](logits, lanes, counts, totals, thresholds, finite, least, width,
                            vocabulary=vocabulary, lanes=_VOCABULARY_LANES, depth=_TOKENS_PER_LANE,
                            num_warps=4)
     tokens = torch.empty(rows, width, dtype=torch.int64, device=logits.device)
@@ -219,11 +221,11 @@ def likely(logits: Tensor, least: float, width: int) -> tuple[Tensor, Tensor, Te
                             depth=triton.next_power_of_2(triton.cdiv(vocabulary,
                                                                      _VOCABULARY_LANES)),
                             num_warps=1)
-    return tokens, scores, totals
+    return tokens, scores, totals, finite
 
 
 @triton.jit
-def _likely_lanes(logits, found, counts, totals, thresholds, least, width,
+def _likely_lanes(logits, found, counts, totals, thresholds, finite, least, width,
                   vocabulary: tl.constexpr, lanes: tl.constexpr, depth: tl.constexpr):
     """Lane i covers the tokens i, i + lanes, i + 2 lanes, ...; most lanes have no likely token."""
     row = tl.program_id(0).to(tl.int64)
@@ -233,12 +235,17 @@ def _likely_lanes(logits, found, counts, totals, thresholds, least, width,
     # per lane, so that threads need not synchronise; below any logit, but finite
     tops = tl.full([lanes], -1e30, tl.float32)
     mass = tl.zeros([lanes], tl.float32)
+    sums = tl.zeros([lanes], tl.float32)
+    numbers = tl.zeros([lanes], tl.float32)
     for first in range(0, vocabulary, depth * lanes):
         token = first + block
         logit = tl.load(logits + token, token < vocabulary, other=float("-inf")).to(tl.float32)
         new_tops = tl.maximum(tops, tl.max(logit, axis=0))
         mass = mass * tl.exp(tops - new_tops) + tl.sum(tl.exp(logit - new_tops[None, :]), axis=0)
         tops = new_tops
+        is_finite = logit > float("-inf")
+        sums += tl.sum(tl.where(is_finite, logit, 0.0), axis=0)
+        numbers += tl.sum(tl.where(is_finite, 1.0, 0.0), axis=0)
     top = tl.max(tops, axis=0)
     total = top + tl.log(tl.sum(mass * tl.exp(tops - top), axis=0))
     threshold = tl.minimum(total + least, top)
@@ -248,6 +255,8 @@ def _likely_lanes(logits, found, counts, totals, thresholds, least, width,
     tl.store(counts + row, tl.minimum(tl.sum(has_some, axis=0), width))
     tl.store(totals + row, total)
     tl.store(thresholds + row, threshold)
+    tl.store(finite + 2 * row, tl.sum(sums, axis=0))
+    tl.store(finite + 2 * row + 1, tl.sum(numbers, axis=0))
 
 
 @triton.jit

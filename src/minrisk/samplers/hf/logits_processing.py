@@ -30,7 +30,7 @@ from transformers import (
 
 from minrisk._core.errors import InputError
 from minrisk.samplers.hf.stop_strings import StopStrings
-from minrisk.samplers.hf.truncation import Candidates, Truncation
+from minrisk.samplers.hf.truncation import Candidates, Truncation, self_certainty
 
 _ROWS_PER_PART = 96  # whose logits are computed at a time: many more need new memory each time
 # settings that need more than the prefix, and the values that disable them
@@ -87,29 +87,33 @@ class LogitsProcessing:
         """Whether a CUDA graph can capture it: the same at every step, entirely on the device."""
         return not self.processors
 
-    def __call__(self, logits: Logits, history: Callable[[], Tensor]) -> Candidates:
-        """Candidates from logits (R, V), which are modified in place; `history` is (R, T)."""
+    def __call__(self, logits: Logits, history: Callable[[], Tensor]) -> tuple[Candidates, Tensor]:
+        """Candidates from logits (R, V), which are modified in place, and the self-certainty (R,)
+        of the model itself; `history` is (R, T).
+        """
         if self.is_recordable and self.truncation.uses_likely_kernel(logits.device):
             parts = [logits] if isinstance(logits, Tensor) else logits.parts()
-            return self.truncation.likely((part, self._ban(part)) for part in parts)
+            return self.truncation.likely((part, *self._ban(part)) for part in parts)
         if not isinstance(logits, Tensor):
             logits = logits.whole()
-        banned = self._ban(logits)
+        mean = logits.mean(1, dtype=torch.float32)
+        banned, _ = self._ban(logits)
         scores = logs = logits.log_softmax(1, dtype=torch.float32)
         known = logits[:1].argmax(1)  # a token with a finite logit
         total = logits[:, known].float() - logs[:, known]
         if self.processors:
             scores = self.processors(history(), logits.float()).log_softmax(1)
-        return self.truncation(scores, logs, total - torch.logaddexp(total, banned))
+        whole = torch.logaddexp(total, banned)
+        return (self.truncation(scores, logs, total - whole),
+                self_certainty(whole[:, 0], mean, logits.shape[1]))
 
-
-    def _ban(self, logits: Tensor) -> Tensor:
-        """(R, 1) the logsumexp of the logits of banned tokens, which become -inf in place."""
+    def _ban(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """(R, 1) the logsumexp, and (R, B) the logits, of banned tokens; they become -inf in place.
+        """
         banned = logits[:, self.banned_on_device].float()
-        if len(self.banned) != 1:  # logsumexp of one logit is the logit, without seven kernels
-            banned = banned.logsumexp(1, keepdim=True)
         logits.index_fill_(1, self.banned_on_device, -math.inf)
-        return banned
+        # logsumexp of one logit is the logit, without seven kernels
+        return banned if len(self.banned) == 1 else banned.logsumexp(1, keepdim=True), banned
 
 
 @dataclass(frozen=True)

@@ -24,18 +24,20 @@ def not_supported_reasons(device: torch.device, dtype: torch.dtype = torch.float
     return reasons
 
 
-def likely(logits: Tensor, least: float, width: int) -> tuple[Tensor, Tensor, Tensor]:
+def likely(logits: Tensor, least: float, width: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The tokens whose log-probability is at least `least`, and always the most likely one.
 
     For logits (R, V), returns unordered tokens and their log-probabilities, (R, width) each, padded
-    with 0 and -inf, and the logsumexp (R,) of the logits.
+    with 0 and -inf, the logsumexp (R,) of the logits, and the sum and the number (R, 2) of those
+    that are not -inf.
     """
     if logits.dtype not in _DTYPES:
         logits = logits.float()
     tokens = torch.empty(len(logits), width, dtype=torch.int64)
     scores, totals = torch.empty(len(logits), width), torch.empty(len(logits))
-    _call("likely", logits, least, tokens, scores, totals)
-    return tokens, scores, totals
+    finite = torch.empty(len(logits), 2)
+    _call("likely", logits, least, tokens, scores, totals, finite)
+    return tokens, scores, totals, finite
 
 
 def self_attention(queries: Tensor, keys: Tensor, values: Tensor, self_kv: Tensor,

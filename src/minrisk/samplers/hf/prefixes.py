@@ -129,6 +129,7 @@ class FinishedSequences:
     truncated: Floats  # (E,) log-probability under the distribution that was sampled from
     lowest: Floats  # (E,) mean log-probability of the least confident group of tokens
     tail: Floats  # (E,) that of the last group
+    certainty: Floats  # (E,) mean self-certainty of the model at each token
 
 
 class _TokenTree:
@@ -136,7 +137,7 @@ class _TokenTree:
 
     def __init__(self) -> None:
         self._parents: list[Tensor] = []  # parents of the nodes of each step; unused for the first
-        self._columns: list[Tensor] = []  # columns of `SampledTokens`, for each step
+        self._columns: list[Tensor] = []  # columns of `DrawnTokens`, for each step
 
     def append(self, parents: Tensor, columns: Tensor) -> None:
         """Add the nodes of the next step."""
@@ -148,18 +149,21 @@ class _TokenTree:
         return torch.cat(self._columns)[:, 0].int()[self._paths(nodes)]
 
     def read(self, nodes: Tensor, window: int) -> tuple[Tensor, Tensor, Tensor]:
-        """For nodes (E,), the concatenated tokens of their sequences, the lengths (E,), and (4, E)
-        sums of both log-probabilities, and means of the least confident and last `window` tokens.
+        """For nodes (E,), the concatenated tokens of their sequences, the lengths (E,), and (5, E)
+        sums of both log-probabilities, their means over the least confident and last `window`
+        tokens, and the mean self-certainty.
         """
         ends = upload(np.cumsum([len(own) for own in self._parents]), nodes.device)
         lengths = 1 + torch.searchsorted(ends, nodes, right=True)
         paths, columns = self._paths(nodes), torch.cat(self._columns)
         from_end = torch.arange(paths.shape[1], 0, -1, device=nodes.device)
         inside = from_end <= lengths[:, None]
-        truncated, full = (torch.where(inside, column[paths], 0) for column in columns[:, 1:3].T)
-        sums = [values.sum(1, dtype=torch.float64) for values in (truncated, full)]
+        truncated, full, certainty = (torch.where(inside, column[paths], 0)
+                                      for column in columns[:, 1:].T)
+        *sums, certain = (own.sum(1, dtype=torch.float64) for own in (truncated, full, certainty))
         return (columns[:, 0].int()[paths[inside]], lengths,
-                torch.stack([*sums, *_lowest_and_tail(full, lengths, window)]))
+                torch.stack([*sums, *_lowest_and_tail(full, lengths, window),
+                             (certain / lengths).clamp(min=0)]))  # rounding may exceed 0
 
     def _paths(self, nodes: Tensor) -> Tensor:
         """(E, T) the nodes on the path to each node, right-aligned; arbitrary values before them.
@@ -299,10 +303,11 @@ class _Samples:
         first, order = first.sort()
         tokens, lengths, means = self._tree.read(nodes[order], window)
         numbers = np.concatenate([np.array(job.samples, np.intp) for job in self._jobs])
-        truncated, full, lowest, tail = means.cpu().numpy()
+        truncated, full, lowest, tail, certainty = means.cpu().numpy()
         return FinishedSequences(
             self._job[first].cpu().numpy(), tokens.cpu().numpy(), lengths.cumsum(0).cpu().numpy(),
-            count[order].cpu().numpy(), numbers[first.cpu().numpy()], full, truncated, lowest, tail)
+            count[order].cpu().numpy(), numbers[first.cpu().numpy()], full, truncated, lowest, tail,
+            certainty)
 
 
 def sample_sequences(

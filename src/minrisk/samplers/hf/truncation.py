@@ -107,6 +107,14 @@ class LikelyTokens:
         return SampledTokens(found, found // self.table.shape[1], self.table.view(-1, 3)[found])
 
 
+def self_certainty(totals: Tensor, means: Tensor, vocabulary: int) -> Tensor:
+    """(R,) the divergence of the distributions of rows from the uniform one: KL(uniform || p).
+
+    From the logsumexp and the mean of the logits of each row.
+    """
+    return totals - means - math.log(vocabulary)
+
+
 def _joined(parts: Sequence[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
@@ -162,15 +170,19 @@ class Truncation(Options):
         """Bytes of memory per logit for finding candidates."""
         return 4 if self.uses_likely_kernel(device) else 4 * _LOGITS_COPIES
 
-    def likely(self, parts: Iterable[tuple[Tensor, Tensor]]) -> Candidates:
-        """Candidates from logits (R, V) in parts of some rows, each with the logsumexp of banned
-        tokens (R, 1).
+    def likely(self, parts: Iterable[tuple[Tensor, Tensor, Tensor]]) -> tuple[Candidates, Tensor]:
+        """Candidates, and the self-certainty (R,) of the model, from logits (R, V) in parts of some
+        rows, each with the logsumexp (R, 1) and the logits (R, B) of banned tokens.
         """
-        tokens, scores, full = map(_joined, zip(*starmap(self._likely, parts), strict=True))
-        return self._apply_cuts(scores, tokens, full, None)
+        tokens, scores, full, certainty = map(_joined, zip(*starmap(self._likely, parts),
+                                                           strict=True))
+        return self._apply_cuts(scores, tokens, full, None), certainty
 
-    def _likely(self, logits: Tensor, banned: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Tokens (R, K), best first, with their log-probabilities, and those under the model."""
+    def _likely(self, logits: Tensor, banned_total: Tensor, banned: Tensor
+                ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Tokens (R, K), best first, with their log-probabilities, those under the model, and the
+        self-certainty (R,) of the model.
+        """
         if triton_not_supported_reasons(logits.device):
             find = native.likely
         else:
@@ -178,10 +190,16 @@ class Truncation(Options):
 
             find = kernels.likely
         width = min(self._width(), logits.shape[1])
-        tokens, scores, totals = find(logits, math.log(self.epsilon) - _KERNEL_MARGIN, width)
+        tokens, scores, totals, finite = find(logits, math.log(self.epsilon) - _KERNEL_MARGIN,
+                                              width)
         scores, order = scores.sort(1, descending=True)
-        full = scores + (totals[:, None] - torch.logaddexp(totals[:, None], banned))
-        return tokens.gather(1, order), scores, full
+        whole = torch.logaddexp(totals[:, None], banned_total)
+        # -inf if the model itself gives some other token that logit
+        vocabulary = logits.shape[1]
+        mean = torch.where(finite[:, 1] == vocabulary - banned.shape[1],
+                           (finite[:, 0] + banned.sum(1)) / vocabulary, -math.inf)
+        return (tokens.gather(1, order), scores, scores + (totals[:, None] - whole),
+                self_certainty(whole[:, 0], mean, vocabulary))
 
     def _shortlist(self, scores: Tensor, logs: Tensor, shift: Tensor, width: int) -> Candidates:
         """Candidates from the `width` most likely tokens."""
