@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from random import Random
 
-from minrisk._core.vote import Vote, wave
+from minrisk._core.vote import Vote
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
@@ -29,7 +29,7 @@ def drawn(share: float, limit: int, rng: Random) -> int:
     vote, count = Vote(ERROR), 0
     weights = [share, (1 - share) / 2, (1 - share) / 2]
     while count < limit and not vote.is_decided(limit - count):
-        samples = min(wave(count), limit - count)
+        samples = vote.wave(count, limit - count)
         for answer in rng.choices("abc", weights, k=samples):
             vote.add(answer)
         count += samples

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from math import exp
 
 import numpy as np
@@ -74,6 +75,24 @@ def test_a_vote_ends_when_nobody_can_catch_up():
         vote.add(answer)
     assert not vote.is_decided(remaining=2)
     assert vote.is_decided(remaining=1)
+
+
+@pytest.mark.parametrize("error", [0.05, 1e-9])
+def test_a_wave_is_long_enough_to_decide_the_vote_if_all_agree_and_waves_grow(error):
+    rng = np.random.default_rng(0)
+    for n in (5, 16, 64, 1000):
+        vote, drawn = Vote(error), 0
+        while drawn < n and not vote.is_decided(n - drawn):
+            size = vote.wave(drawn, n - drawn)
+            assert min(4, n - drawn) <= size <= n - drawn
+            assert size >= min(drawn // 4, n - drawn)
+            best = deepcopy(vote)
+            for count in range(1, size):
+                best.add("a")
+                assert not best.is_decided(n - drawn - count) or size == max(4, drawn // 4)
+            for answer in rng.choice(["a", "b"], size, p=[0.6, 0.4]):
+                vote.add(answer)
+            drawn += size
 
 
 def test_texts_without_an_answer_vote_for_none():

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 import minrisk
 from commands import run
 from minrisk._core.errors import InputError
-from minrisk.samplers.connection import EarlyStop
 from minrisk.samplers.openai import Endpoint
 from openai_server import altered
 
@@ -30,14 +27,9 @@ def test_a_prompt_is_sampled_until_one_answer_has_won(server):
 def test_a_vote_ends_early_also_where_one_request_could_have_all_samples(server):
     server.always = altered(YES)
     [samples] = sampler(server, per_request=16).sample(["one"], 16)
-    assert len(samples) == 12
+    assert len(samples) == 9
     [samples] = Endpoint("m", server.endpoint, vote="Answer: (.*)").sample(["one"], 64)
-    assert len(samples) == 12
-
-
-def test_waves_of_a_long_vote_grow():
-    stop = EarlyStop(re.compile("x"), 0.05, most=16)
-    assert [stop.wave(drawn) for drawn in (0, 4, 16, 20, 40, 1000)] == [4, 4, 4, 5, 10, 16]
+    assert len(samples) == 9
 
 
 def test_a_vote_that_is_not_decided_goes_on(server):
@@ -89,7 +81,7 @@ LOSERS = [{"message": {"content": "I doubt it very much, to be frank.\nAnswer: n
 
 @pytest.fixture
 def _one_wave(monkeypatch):
-    monkeypatch.setattr("minrisk._core.vote._FIRST_WAVE", 5)
+    monkeypatch.setattr("minrisk._core.vote._SMALLEST_WAVE", 5)
 
 
 @pytest.mark.usefixtures("_one_wave")

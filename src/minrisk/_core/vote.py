@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from minrisk._core.errors import InputError
 
-_FIRST_WAVE = 4  # samples
+_SMALLEST_WAVE = 4  # samples
 
 
 @runtime_checkable
@@ -127,15 +127,6 @@ def find_answer(pattern: re.Pattern[str], text: str,
     return next((group for group in match.groups() if group is not None), match[0])
 
 
-def wave(drawn: int) -> int:
-    """The number of samples to draw before a vote is looked at again.
-
-    Waves grow with what is drawn, so that few samples are drawn in vain, and long votes have few
-    waves.
-    """
-    return max(_FIRST_WAVE, drawn // _FIRST_WAVE)
-
-
 class AnswerClasses:
     """The answers of texts, in the form of the first answer that is equal."""
 
@@ -185,17 +176,33 @@ class Vote:
         return first > second + remaining
 
     def leads(self) -> bool:
-        """Whether the leader is the most probable answer, at the given error rate.
+        """Whether the leader is the most probable answer, at the given error rate."""
+        return self._leads_after(0)
+
+    def wave(self, drawn: int, remaining: int) -> int:
+        """The number of samples to draw before the vote is looked at again.
+
+        With fewer, it could not be decided, even if all agreed with the leader. Waves grow with
+        what is drawn, so that long votes have few of them.
+        """
+        first, second = self._first_two()
+        fewest = next((count for count in range(1, remaining) if self._leads_after(count)
+                       or first + count > second + remaining - count), remaining)
+        return min(max(_SMALLEST_WAVE, drawn // 4, fewest), remaining)
+
+    def _leads_after(self, more: int) -> bool:
+        """Whether the leader is the most probable answer if it has more votes.
 
         Answers are tested in the order in which they appeared, the k-th with an error of
         error / (k * (k + 1)), so that all errors add up to `error`. The first sample of an answer
         does not count: we only test an answer because it appeared.
         """
-        if not self._counts:
-            return False
         first, second = self._first_two()
-        place = 1 + next(k for k, count in enumerate(self._counts.values()) if count == first)
-        return log_evidence(first - 1, second) >= self._limit + log(place * (place + 1))
+        if first + more == 0:
+            return False
+        place = 1 + next((k for k, count in enumerate(self._counts.values()) if count == first), 0)
+        needed = self._limit + log(place * (place + 1))
+        return log_evidence(first + more - 1, second) >= needed
 
     def _first_two(self) -> tuple[int, int]:
         counts = [count for _, count in self._counts.most_common(2)]

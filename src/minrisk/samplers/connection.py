@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.sampler import Prompt, Sample, Samples, TruncationCount
-from minrisk._core.vote import Vote, find_answer, wave
+from minrisk._core.vote import Vote, find_answer
 from minrisk.openai.completions import CompletionResponse, Completions, UpstreamRequest
 from minrisk.openai.responses import Choice, total_usage
 
@@ -25,9 +25,6 @@ class EarlyStop:
     pattern: re.Pattern[str]  # extracts the answer
     error: float
     most: int  # maximum number of samples in a wave
-
-    def wave(self, drawn: int) -> int:
-        return min(self.most, wave(drawn))
 
     def answer(self, choice: Choice) -> str | None:
         """The answer as `exact-match` compares it; None for an incomplete text."""
@@ -65,7 +62,8 @@ class Connection:
         vote, received = Vote(self._early_stop.error), []
         end = 0
         while end < n:
-            start, end = end, min(end + self._early_stop.wave(end), n)
+            wave = min(self._early_stop.most, vote.wave(end, n - end))
+            start, end = end, end + wave
             parts = await self._completions.sample(request, range(start, end))
             received += parts
             for choice in (choice for part in parts for choice in part.choices):

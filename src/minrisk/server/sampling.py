@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from minrisk._core.errors import MinriskError
-from minrisk._core.vote import Vote, wave
+from minrisk._core.vote import Vote
 from minrisk.openai.background import cancel_all
 from minrisk.openai.completions import CompletionResponse
 from minrisk.openai.errors import error_response
@@ -217,7 +217,7 @@ class SampleCollector:
             is_counted = self.counting is None or self.counting.done()
             start, end = end, n
             if self.vote is not None and is_counted:
-                end = min(start + wave(start), n)
+                end = start + self.vote.wave(start, n - start)
             yield range(start, end)
             if self.counting is not None:
                 await asyncio.wait({self.counting}, timeout=_MAX_COUNTING)
