@@ -85,7 +85,10 @@ def blocks_of(sizes: Ints, most: int) -> list[Ints]:
 
 def first_places(labels: Ints) -> Ints:
     """(D,) the first position of each distinct label, in order."""
-    return np.sort(np.unique(labels, return_index=True)[1])
+    first: dict[int, int] = {}
+    for position, label in enumerate(labels.tolist()):
+        first.setdefault(label, position)
+    return np.fromiter(first.values(), np.intp, len(first))
 
 
 def finite_or_none(number: float | None) -> float | None:

@@ -24,6 +24,7 @@ from minrisk._core.metric import F, Metric, PartialStatistics, Surrogate
 from minrisk._core.segment import TIE, Proposal, Ranking, Segment, shortened
 
 _MAX_SCORES_PER_BLOCK = 1 << 22  # scores in memory when a score matrix is processed in blocks
+_FEW_SCORES = 1 << 12  # of all pairs of a segment, which are cached because confidence reads them
 _MAX_REPORTED_ANSWERS = 10  # answers in the `votes` of an output
 
 
@@ -38,19 +39,23 @@ class ScoreMatrix:
 
     def __init__(self) -> None:
         self._matrix: Floats | None = None  # (H, R), H and R counting distinct texts
-        # (texts,) the place of each row of `Pool.texts` in the matrix, as hypothesis and reference
-        self._hyps = self._refs = np.empty(0, np.intp)
+        self._sides: tuple[Ints, Ints] | None = None  # the rows of `Pool.texts` that it is of
+        # (texts,) the place of each of these rows in the matrix, once it is asked for
+        self._places: tuple[Ints, Ints] | None = None
+        self._texts = 0
 
     def fill(self, hyps: Ints, refs: Ints, matrix: Floats, texts: int) -> None:
         """Cache the scores of these rows of `Pool.texts`, which has so many."""
-        self._hyps, self._refs = (_places(rows, texts) for rows in (hyps, refs))
-        self._matrix = matrix
+        self._matrix, self._sides, self._places, self._texts = matrix, (hyps, refs), None, texts
 
     def at(self, hyps: Ints, refs: Ints) -> Floats | None:
         """The scores of these rows of `Pool.texts`; None if one of them is not cached."""
-        if self._matrix is None:
+        if self._matrix is None or self._sides is None:
             return None
-        rows, columns = self._hyps[hyps], self._refs[refs]
+        if self._places is None:
+            ours, theirs = self._sides
+            self._places = _places(ours, self._texts), _places(theirs, self._texts)
+        rows, columns = self._places[0][hyps], self._places[1][refs]
         if rows.min(initial=0) < 0 or columns.min(initial=0) < 0:
             return None
         return self._matrix[rows[:, None], columns]
@@ -247,6 +252,13 @@ class Pool(Generic[F]):
         return self._finite(self.metric.scores(self._hyp_texts, refs, self.source), refs,
                             lambda column: self._reference(rows[column]))
 
+    @property
+    def _are_scores_few(self) -> bool:
+        """Whether scoring all pairs takes no longer than to sum them up, and little memory."""
+        metric = self.metric
+        return (self._hyps.labels.size * self._refs.labels.size <= _FEW_SCORES and not (
+            metric.loads_model or metric.compares_hypotheses or metric.is_vote))
+
     def summed_scores(self, refs: F, weights: Floats) -> Floats:
         """(H,) weighted sums of scores against other references; sums over parts add up."""
         self._count(len(refs))
@@ -387,8 +399,12 @@ class Pool(Generic[F]):
         used = np.flatnonzero(per_row)
         self._count(used.size)
         matrix = self.matrix.at(self._hyps.labels, used)
+        if matrix is None and used.size == self._refs.labels.size and self._are_scores_few:
+            matrix = self._distinct_scores(used)
+            self.matrix.fill(self._hyps.labels, used, matrix, len(self.texts))
         if matrix is not None:
-            result: Floats = (matrix @ per_row[used])[self._hyps.inverse]
+            # not a product of matrices, whose rounding depends on the CPU
+            result: Floats = (matrix * per_row[used]).sum(axis=1)[self._hyps.inverse]
             return result
         hyps = self._hyp_texts
         is_same = (self.segment.self_columns is not None

@@ -75,39 +75,45 @@ class Confident(MeasuringStrategy):
         # the first hypothesis of each distinct choice, by rank
         rows = ranking.order[first_places(choices[ranking.order])[:MAX_CONTENDERS]]
         first, second = ranking.utility[rows[:2]] if rows.size > 1 else (np.nan, np.nan)
-        margin = float(first - second)
-        source = self._source
-        reason = _obstacle(pool, bool(choices[ranking.best] >= 0))
-        if source is None:
-            reason = (f"the utilities of {last_stage(self.strategy).name!r} are not declared to be "
-                      "means of scores over the references")
-        agreement = np.nan
-        if source is None or reason is not None:
-            confidence = Confidence(margin, np.nan, reason=reason)
-        elif pool.metric.is_vote and averages_scores(self.strategy):
-            answers = rows[choices[rows] >= 0]
-            confidence = self._of_vote(margin, pool.keep(answers), source)
-            agreement = np.nan if confidence.share is None else confidence.share
-        else:
-            confidence, agreement = self._of_utilities(margin, pool.keep(rows), source)
-        between = None if source is None else _disagreement(pool)
         same = choices == choices[ranking.best]
         logprob = _token_logprob(pool.segment, same)
-        confidence = replace(confidence, gain=_gain(ranking, pool.segment), logprob=logprob,
-                             disagreement=between, **_confidences(pool.segment, same),
-                             cocoa=None if logprob is None or np.isnan(agreement)
-                             else max(0.0, -logprob * (1 - agreement)))
+        found: dict[str, Any] = {"margin": float(first - second), "probability": np.nan}
+        reason = _obstacle(pool, bool(choices[ranking.best] >= 0))
+        if self._source is None:
+            reason = (f"the utilities of {last_stage(self.strategy).name!r} are not declared to be "
+                      "means of scores over the references")
+        agreement = None
+        if self._source is None or reason is not None:
+            found["reason"] = reason
+        elif pool.metric.is_vote and self._averages_scores:
+            found |= self._of_vote(pool.keep(rows[choices[rows] >= 0]))
+            agreement = found["share"]
+        else:
+            contenders = pool.keep(rows)
+            columns, mass = contenders.distinct_references()
+            scores = self._source.reference_scores(contenders, columns)
+            found["probability"] = self._of_utilities(contenders, scores, columns, mass)
+            if logprob is not None:
+                agreement = _agreement(contenders, scores, columns, mass)
+        confidence = Confidence(
+            **found, gain=_gain(ranking, pool.segment), logprob=logprob,
+            disagreement=None if self._source is None else _disagreement(pool),
+            cocoa=None if logprob is None or agreement is None
+            else max(0.0, -logprob * (1 - agreement)),
+            **_confidences(pool.segment, same))
         return replace(ranking, confidence=confidence, pairs=ranking.pairs + pool.tally.pairs)
 
     @lazy
     def _source(self) -> ScoreSource | None:
         return score_source(self.strategy)
 
-    def _of_utilities(self, margin: float, contenders: Pool[Any],
-                      source: ScoreSource) -> tuple[Confidence, float]:
-        """The confidence, and how far all references agree with the choice."""
-        columns, mass = contenders.distinct_references()
-        scores = source.reference_scores(contenders, columns)
+    @lazy
+    def _averages_scores(self) -> bool:
+        return averages_scores(self.strategy)
+
+    def _of_utilities(self, contenders: Pool[Any], scores: Floats, columns: Ints,
+                      mass: Floats) -> float:
+        """The probability that the first of the contenders is the best."""
         mean, deviations, scale = _utilities(scores, mass, _own_shares(contenders, columns, mass),
                                              _effective_number(contenders))
         values, vectors = np.linalg.eigh((deviations * mass) @ deviations.T * scale)
@@ -115,24 +121,29 @@ class Confident(MeasuringStrategy):
         root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
         drawn = root @ _normal(self.seed, self.resamples)[:mean.size]
         drawn += mean[:, None]
-        confidence = Confidence(margin, _share_of_wins(drawn, _same_as_first(scores)))
-        return confidence, _agreement(contenders, scores, columns, mass)
+        return _share_of_wins(drawn, _same_as_first(scores))
 
-    def _of_vote(self, margin: float, answers: Pool[Any], source: ScoreSource) -> Confidence:
-        columns, mass = answers.distinct_references()
-        shares = source.reference_scores(answers, columns) @ mass
+    def _of_vote(self, answers: Pool[Any]) -> dict[str, Any]:
+        """The probability that the first answer is the most probable one, and its share."""
         number = _effective_number(answers)
-        is_own = answers.segment.self_columns is not None
+        shares = answers.utility()
+        votes = shares * number
+        share = float(shares[0])
         rng = np.random.default_rng(self.seed)
-        # a Dirichlet posterior, as independent gamma variables shaped by the votes
-        drawn = rng.standard_gamma(shares * number, (self.resamples, shares.size))
+        # a Dirichlet posterior, as independent gamma variables shaped by the votes; those of single
+        # votes are exponential
+        is_single = np.abs(votes - 1) < TIE
+        is_single[0] = False
+        drawn = rng.standard_gamma(votes[~is_single, None],
+                                   (np.count_nonzero(~is_single), self.resamples))
         # each sample without a known answer has an answer of its own, and one more is still unseen:
         # the largest of so many exponential variables
-        others = _UNANSWERED * max(0.0, 1 - float(shares.sum())) * number + 1
-        unseen = -np.log1p(-rng.random(self.resamples) ** (1 / others))
-        rivals = np.maximum(drawn[:, 1:].max(axis=1, initial=0), unseen)
-        return Confidence(margin, float(np.mean(drawn[:, 0] >= rivals)), float(shares[0]),
-                          share_interval(float(shares[0]), number, is_own))
+        others = (np.count_nonzero(is_single) + 1
+                  + _UNANSWERED * max(0.0, 1 - float(shares.sum())) * number)
+        single = -np.log1p(-rng.random(self.resamples) ** (1 / others))
+        rivals = np.maximum(drawn[1:].max(axis=0, initial=0), single)
+        return {"probability": float(np.mean(drawn[0] >= rivals)), "share": share,
+                "interval": share_interval(share, number, answers.segment.self_columns is not None)}
 
 
 def _gain(ranking: Ranking, segment: Segment) -> float | None:
@@ -161,11 +172,12 @@ def _confidences(segment: Segment, same: npt.NDArray[np.bool_]) -> dict[str, Any
             for name, plural in CONFIDENCES.items() if plural in segment.confidences}
 
 
-def _agreement(contenders: Pool[Any], scores: Floats, columns: Ints, mass: Floats) -> float:
-    """The mean agreement of the references with the first hypothesis; NaN if it is none of them."""
+def _agreement(contenders: Pool[Any], scores: Floats, columns: Ints, mass: Floats) -> float | None:
+    """The mean agreement of the references with the first hypothesis; None if it is none of them.
+    """
     own = np.flatnonzero(contenders.ref_rows[columns] == contenders.hyp_rows[0])
     if not own.size:
-        return np.nan
+        return None
     agreement = contenders.metric.agreement(scores, np.full(columns.size, scores[0, own[0]]))
     return float(mass @ np.minimum(np.maximum(agreement[0], 0), 1))
 
