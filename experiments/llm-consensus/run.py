@@ -186,11 +186,16 @@ def asked(options: argparse.Namespace, path: str, task: str, name: str,
     """What a method chooses, with a judge of its own, which counts its tokens."""
     judge = judge_of(options)
     method = served_methods(judge, options.subset)[name]
-    [found], seconds = chosen(method, problem.kind, problem.records(options.samples, 1))
-    return {"file": path, "task": task, "id": problem.id, "method": name,
-            "samples": options.samples, "text": found.text, "error": found.error,
-            "seconds": seconds, "usage": judge.usage,
-            "kept": None if found.proposal is None else found.index is None}
+    line: Fields = {"file": path, "task": task, "id": problem.id, "method": name,
+                    "samples": options.samples}
+    began = perf_counter()
+    try:
+        [found], _ = chosen(method, problem.kind, problem.records(options.samples, 1))
+        line |= {"text": found.text, "error": None,
+                 "kept": None if found.proposal is None else found.index is None}
+    except minrisk.InputError as error:  # a run whose only segment failed
+        line |= {"text": None, "error": str(error), "kept": None}
+    return line | {"seconds": perf_counter() - began, "usage": judge.usage}
 
 
 def lines_of(options: argparse.Namespace) -> list[Fields]:
