@@ -48,6 +48,7 @@ def test_problems_have_sources_of_their_own():
 @pytest.mark.parametrize(("named", "arguments"), [
     ("chrff", {"metric": "chrff"}), ("standart", {"strategy": "standart"}),
     ("order", {"metric_options": {"ordre": 3}}), ("subsett", {"subsett": 3}),
+    ("metric_options", {"metric_options": "ordre=3"}), ("output", {"output": "choices.jsonl"}),
     ("metric_options", {"metric": minrisk.ChrF(), "metric_options": {"order": 3}})])
 def test_wrong_names_are_an_error_before_anything_is_sampled(named, arguments):
     with pytest.raises(minrisk.InputError, match=named):

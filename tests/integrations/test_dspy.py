@@ -95,6 +95,23 @@ def test_an_abstention_is_none_and_failures_are_an_error(served):
             module(question="x")
 
 
+def test_runs_that_fail_cost_their_predictions_only(served, caplog):
+    module = Consensus(dspy.Predict("question -> answer"), n=3)
+    texts = field("a cat"), "no field", field("a cat")
+    with dspy.context(lm=served(*texts)[0], adapter=dspy.ChatAdapter(
+            use_json_adapter_fallback=False)):
+        assert module(question="x").minrisk["samples"] == 2
+        with pytest.warns(UserWarning, match="1 of 3"):
+            found = asyncio.run(module.acall(question="x"))
+    assert (found.answer, found.minrisk["samples"]) == ("a cat", 2)
+
+
+def test_a_field_that_no_prediction_has_is_an_error(served):
+    module = Consensus(dspy.Predict("question -> answer"), n=2, field="anser")
+    with dspy.context(lm=served(field("a"))[0]), pytest.raises(minrisk.InputError, match="answer"):
+        module(question="x")
+
+
 def test_only_the_chosen_run_is_in_the_trace(served):
     lm, _ = served(*map(field, ("a", "b", "b")))
     module = Consensus(dspy.Predict("question -> answer"), n=3, metric="exact-match")

@@ -72,3 +72,21 @@ def test_the_guide_runs(run_guide):
     found = run_guide("langchain", "Light scatters.", "Light is scattered.", "Light scatters.")
     assert found.startswith("Light")
     assert "probability" in found
+
+
+def test_runs_that_fail_cost_their_outputs_only():
+    def flaky(given):
+        value = next(outputs)
+        if value is None:
+            raise ConnectionError("no answer")
+        return value
+
+    outputs = iter(["a", None, "a", None, "b", "b", None, None])
+    chosen = consensus(RunnableLambda(flaky), n=3)
+    config = {"max_concurrency": 1}
+    with pytest.warns(UserWarning, match="1 of 3"):
+        assert chosen.invoke("x", config) == "a"
+    with pytest.warns(UserWarning, match="1 of 3"):
+        assert asyncio.run(chosen.ainvoke("x", config)) == "b"
+    with pytest.raises(ConnectionError):
+        consensus(RunnableLambda(flaky), n=2).invoke("x")

@@ -45,6 +45,13 @@ def test_many_documents_with_their_sources():
     assert ConsensusFilter("exact-match", abstain=0.9).apply([["a", "b"]], [{}]) == [[""]]
 
 
+@pytest.mark.parametrize(("named", "responses"), [
+    ("questoin", [["a", "b"]]), ("take_first", ["one text"])])
+def test_what_cannot_be_compared_is_an_error_that_names_it(named, responses):
+    with pytest.raises(minrisk.InputError, match=named):
+        ConsensusFilter(source="questoin").apply(iter(responses), [{"question": "x"}])
+
+
 def test_wrong_names_are_an_error():
     with pytest.raises(minrisk.InputError, match="standart"):
         ConsensusFilter(strategy="standart")

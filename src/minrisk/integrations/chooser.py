@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from minrisk._core.decoding import METRIC, MetricLike, StrategyLike, make_metric
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, brief, warn
 from minrisk._core.options import Bounds, checked
 from minrisk.io.formats import json_line
 from minrisk.io.writers import confidence_fields, proposal_fields, uncertainty_fields
@@ -38,6 +38,11 @@ class Chooser:
 
     def __init__(self, metric: MetricLike = METRIC, strategy: StrategyLike | None = None,
                  metric_options: Mapping[str, Any] | None = None, **options: Any) -> None:
+        if not isinstance(metric_options, Mapping | None):
+            raise InputError("metric_options must be a mapping of names to values; got "
+                             f"{brief(metric_options)}")
+        if "output" in options:
+            raise InputError("output= is no option here: the metadata of the host have the choice")
         if metric_options and not isinstance(metric, str):
             raise InputError("metric_options are for a metric that is given by name; give them "
                              "to the metric's constructor")
@@ -61,6 +66,24 @@ class Chooser:
 def check_number(n: int) -> int:
     """The number of samples, which must be positive."""
     found: int = checked("n", n, int, _POSITIVE)
+    return found
+
+
+def successful(runs: Iterable[Any]) -> list[Any]:
+    """The outputs of runs that have not failed, with a warning of the others.
+
+    Raises:
+        Exception: that of the first run, if all have failed.
+    """
+    found: list[Any] = []
+    failures: list[Exception] = []
+    for one in runs:
+        (failures if isinstance(one, Exception) else found).append(one)
+    if failures and not found:
+        raise failures[0]
+    if failures:
+        warn(f"{len(failures)} of {len(failures) + len(found)} runs have failed, the first with "
+             f"{type(failures[0]).__name__}: {brief(str(failures[0]))}")
     return found
 
 

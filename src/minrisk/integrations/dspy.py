@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minrisk._core.decoding import METRIC, MetricLike, StrategyLike
-from minrisk._core.errors import InputError, UnusableError, needs_extra
-from minrisk.integrations.chooser import SAMPLES, Chooser, check_number, report
+from minrisk._core.errors import InputError, UnusableError, needs_extra, unknown
+from minrisk.integrations.chooser import SAMPLES, Chooser, check_number, report, successful
 
 with needs_extra("minrisk.integrations.dspy", "dspy"):
     import dspy
@@ -61,8 +61,9 @@ class Consensus(dspy.Module):
         return self._best(run([(_run, (module, inputs)) for module in self._rollouts()]))
 
     async def aforward(self, **inputs: Any) -> Any:
-        runs = await asyncio.gather(*(_arun(module, inputs) for module in self._rollouts()))
-        return await asyncio.to_thread(self._best, runs)
+        runs = await asyncio.gather(*(_arun(module, inputs) for module in self._rollouts()),
+                                    return_exceptions=True)
+        return await asyncio.to_thread(self._best, successful(runs))
 
     def _rollouts(self) -> list[Any]:
         """Copies of the module, which DSPy's cache tells apart by their rollout."""
@@ -80,6 +81,8 @@ class Consensus(dspy.Module):
         if not able:
             raise UnusableError("all runs of the module failed; DSPy has logged why")
         field = self.field or list(able[0][0].keys())[-1]
+        if any(field not in prediction for prediction, _ in able):
+            raise unknown("field of the predictions", field, able[0][0].keys())
         values = [prediction[field] for prediction, _ in able]
         texts = [value if isinstance(value, str) else to_json(value).decode() for value in values]
         found = self.choose(texts)

@@ -13,7 +13,7 @@ from typing import Any
 
 from minrisk._core.decoding import METRIC, MetricLike, StrategyLike
 from minrisk._core.errors import InputError, needs_extra
-from minrisk.integrations.chooser import SAMPLES, Chooser, check_number, report
+from minrisk.integrations.chooser import SAMPLES, Chooser, check_number, report, successful
 
 with needs_extra("minrisk.integrations.langchain", "langchain"):
     from langchain_core.messages import BaseMessage
@@ -36,21 +36,23 @@ def consensus(runnable: Runnable[Any, Any], n: int = SAMPLES, metric: MetricLike
 
     Raises:
         InputError: if a name or an option is wrong; when it runs, if an output has no text.
+        Exception: when it runs, that of the first run, if all fail; other failures are a warning.
     """
     number = check_number(n)
     choose = Chooser(metric, strategy, metric_options, **options)
 
     def run(given: Any, config: RunnableConfig) -> Any:
-        return _best(choose, runnable.batch([given] * number, config))
+        return _best(choose, runnable.batch([given] * number, config, return_exceptions=True))
 
     async def arun(given: Any, config: RunnableConfig) -> Any:
-        outputs = await runnable.abatch([given] * number, config)
+        outputs = await runnable.abatch([given] * number, config, return_exceptions=True)
         return await asyncio.to_thread(_best, choose, outputs)
 
     return RunnableLambda(run, arun, name="consensus")
 
 
-def _best(choose: Chooser, outputs: Sequence[Any]) -> Any:
+def _best(choose: Chooser, runs: Sequence[Any]) -> Any:
+    outputs = successful(runs)
     found = choose([_text(output) for output in outputs])
     best = outputs[found.ranking.best]
     text = found.text or ""

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from minrisk._core.decoding import METRIC, StrategyLike
-from minrisk._core.errors import needs_extra
+from minrisk._core.errors import InputError, needs_extra, unknown
 from minrisk.integrations.chooser import Chooser, report
 from minrisk.io.formats import json_line
 
@@ -53,7 +53,13 @@ class ConsensusFilter(Filter):
 
     def apply(self, resps: Iterable[Sequence[str]],
               docs: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-        sources = [None if self._source is None else doc[self._source] for doc in docs]
+        resps = list(resps)
+        if any(isinstance(texts, str) for texts in resps):
+            raise InputError("found one response for each document, wanted those of all repeats; "
+                             "let this filter come before take_first")
+        if (name := self._source) is not None and (found := [d for d in docs if name not in d]):
+            raise unknown("field of the documents", name, found[0])
+        sources = [None if name is None else doc[name] for doc in docs]
         chosen = list(self._choose.each(zip(resps, sources, strict=True)))
         if self._output is not None:
             with open(self._output, "w", encoding="utf-8") as file:
