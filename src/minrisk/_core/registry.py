@@ -345,8 +345,7 @@ STRATEGIES = Registry("strategy", "minrisk.strategies", {
     "rerank": "minrisk.strategies.quality:Rerank",
     "quality-then-mbr": "minrisk.strategies.quality:QualityThenMBR",
     "mbr-bon": "minrisk.strategies.quality:MBRBoN",
-    "universal-self-consistency":
-        "minrisk.strategies.quality:UniversalSelfConsistency",
+    "universal-self-consistency": "minrisk.strategies.quality:UniversalSelfConsistency",
     "fuse": "minrisk.strategies.quality:Fuse",
     "compose": "minrisk.strategies.compose:Compose",
     "diverse": "minrisk.strategies.sets:Diverse",

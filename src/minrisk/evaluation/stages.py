@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any, ClassVar
+from typing import Any
 
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.segment import Segment
@@ -87,8 +87,8 @@ class EvaluatedRecord(Record):
 class Evaluate:
     """Runs all trials on each segment."""
 
-    name: ClassVar[str] = "evaluate"
-    loads_model: ClassVar[bool] = True
+    name = "evaluate"
+    loads_model = True
 
     study: Study
     gold: str = GOLD  # the field with the gold answer

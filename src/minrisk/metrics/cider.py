@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import log
-from typing import ClassVar
 
 import numpy as np
 
@@ -92,10 +91,10 @@ class Cider(Metric[WeightedRows]):
            [ 8.3, 10. ]])
     """
 
-    name: ClassVar[str] = "cider"
-    papers: ClassVar[tuple[str, ...]] = ("Vedantam et al. 2015",)
-    cost: ClassVar[str] = "n + m vectors; the average of references is exact"
-    features_per_segment: ClassVar[bool] = True
+    name = "cider"
+    papers = ("Vedantam et al. 2015",)
+    cost = "n + m vectors; the average of references is exact"
+    features_per_segment = True
 
     documents: str | None = option(
         None, help="JSON lines whose references (or samples) define document frequencies")

@@ -67,8 +67,8 @@ class SequenceMetric(Metric[TokenSequences]):
     """A metric that compares texts as sequences of tokens, by a measure of RapidFuzz."""
 
     measure: ClassVar[str]  # in `rapidfuzz.distance`
-    extra: ClassVar[str] = "edit"
-    cost: ClassVar[str] = "n · m edit distances"
+    extra = "edit"
+    cost = "n · m edit distances"
 
     def prepare(self) -> None:
         one = self.features(["a"])
@@ -104,9 +104,9 @@ class Edit(SequenceMetric):
     array([[0.75]])
     """
 
-    name: ClassVar[str] = "edit"
-    papers: ClassVar[tuple[str, ...]] = ("Levenshtein 1966",)
-    measure: ClassVar[str] = "Levenshtein.normalized_similarity"
+    name = "edit"
+    papers = ("Levenshtein 1966",)
+    measure = "Levenshtein.normalized_similarity"
 
     unit: Literal["character", "word"] = option("character", help="unit of an edit")
     lowercase: bool = option(False, help="ignore case")
@@ -121,9 +121,9 @@ class Edit(SequenceMetric):
 class ErrorRate(SequenceMetric):
     """Minus the number of edits as a percentage of the number of tokens of the reference."""
 
-    measure: ClassVar[str] = "Levenshtein.distance"
-    is_error: ClassVar[bool] = True
-    features_per_segment: ClassVar[bool] = True  # keeps vocabularies small
+    measure = "Levenshtein.distance"
+    is_error = True
+    features_per_segment = True  # keeps vocabularies small
 
     lowercase: bool
     no_punct: bool
@@ -173,8 +173,8 @@ class Wer(ErrorRate):
     array([[-25.]])
     """
 
-    name: ClassVar[str] = "wer"
-    papers: ClassVar[tuple[str, ...]] = ("Goel & Byrne 2000",)
+    name = "wer"
+    papers = ("Goel & Byrne 2000",)
 
     lowercase: bool = option(False, help=LOWERCASE_HELP)
     no_punct: bool = option(False, help=PUNCTUATION_HELP)
@@ -201,7 +201,7 @@ class Cer(ErrorRate):
     array([[-25.]])
     """
 
-    name: ClassVar[str] = "cer"
+    name = "cer"
 
     lowercase: bool = option(False, help=LOWERCASE_HELP)
     no_punct: bool = option(False, help=PUNCTUATION_HELP)

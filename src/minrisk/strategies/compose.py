@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -57,10 +57,10 @@ class Compose(MeanUtility, PoolStrategy, Options):
     '{"a":1,"b":2}'
     """
 
-    name: ClassVar[str] = "compose"
-    cost: ClassVar[str] = "n · m pairs, and m for the answer"
-    approximates_standard: ClassVar[bool] = False
-    proposes: ClassVar[bool] = True
+    name = "compose"
+    cost = "n · m pairs, and m for the answer"
+    approximates_standard = False
+    proposes = True
 
     metric: AnyMetric = metric_option()
     schema: str | None = option(None, help="JSON schema of answers, or a file that contains it")

@@ -9,7 +9,7 @@ with k-means++ initialisation (Arthur & Vassilvitskii 2007).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -41,9 +41,9 @@ class Standard(MeanUtility, PoolStrategy):
     'the cat sat'
     """
 
-    name: ClassVar[str] = "standard"
-    papers: ClassVar[tuple[str, ...]] = ("Eikema & Aziz 2020",)
-    cost: ClassVar[str] = "n · m pairs"
+    name = "standard"
+    papers = ("Eikema & Aziz 2020",)
+    cost = "n · m pairs"
     metric: AnyMetric = metric_option()
     leave_self_out: bool = option(False, help=SELF_HELP)
 
@@ -78,10 +78,10 @@ class NByS(MeanUtility, PoolStrategy):
     'the cat sat'
     """
 
-    name: ClassVar[str] = "n-by-s"
-    papers: ClassVar[tuple[str, ...]] = ("Eikema & Aziz 2022",)
-    cost: ClassVar[str] = "n · s pairs, s = subset"
-    tried: ClassVar[Budget] = Budget("subset", "references")
+    name = "n-by-s"
+    papers = ("Eikema & Aziz 2022",)
+    cost = "n · s pairs, s = subset"
+    tried = Budget("subset", "references")
     metric: AnyMetric = metric_option()
     subset: int = option(ge=1, help="number of references")
     first: bool = option(False, help="use the first references, as in the paper's scripts, "
@@ -124,10 +124,10 @@ class Aggregate(MeanUtility, PoolStrategy):
     'the cat sat'
     """
 
-    name: ClassVar[str] = "aggregate"
-    papers: ClassVar[tuple[str, ...]] = ("Vamvas & Sennrich 2024", "DeNero et al. 2009")
-    cost: ClassVar[str] = "n pairs, and an average of m references; n · s with s groups"
-    tried: ClassVar[Budget] = Budget("groups", "references")
+    name = "aggregate"
+    papers = ("Vamvas & Sennrich 2024", "DeNero et al. 2009")
+    cost = "n pairs, and an average of m references; n · s with s groups"
+    tried = Budget("groups", "references")
     metric: AnyMetric = metric_option(needs=Ability.AVERAGES)
     groups: int = option(1, ge=1, help=GROUPS_HELP)
     contiguous: bool = option(False, help=CONTIGUOUS_HELP)
@@ -173,10 +173,10 @@ class Centroid(MeanUtility, PoolStrategy):
     minrisk.InputError: strategy 'centroid' needs a metric that has vectors to cluster ...
     """
 
-    name: ClassVar[str] = "centroid"
-    papers: ClassVar[tuple[str, ...]] = ("Deguchi et al. 2024",)
-    cost: ClassVar[str] = "n · k pairs, k = centroids, and k-means of m references"
-    tried: ClassVar[Budget] = Budget("centroids", "references")
+    name = "centroid"
+    papers = ("Deguchi et al. 2024",)
+    cost = "n · k pairs, k = centroids, and k-means of m references"
+    tried = Budget("centroids", "references")
     metric: AnyMetric = metric_option(needs=Ability.AVERAGES | Ability.VECTORS)
     centroids: int = option(16, ge=1, help="largest number of clusters")
     iterations: int = option(10, ge=0, help="largest number of k-means iterations")

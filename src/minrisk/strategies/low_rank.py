@@ -7,7 +7,7 @@ Algorithms.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -39,10 +39,10 @@ class LowRank(MeanUtility, PoolStrategy):
     'the cat sat'
     """
 
-    name: ClassVar[str] = "low-rank"
-    papers: ClassVar[tuple[str, ...]] = ("Trabelsi et al. 2024",)
-    cost: ClassVar[str] = "budget · n · m pairs, and a matrix completion"
-    tried: ClassVar[Budget] = Budget("budget", "pairs")
+    name = "low-rank"
+    papers = ("Trabelsi et al. 2024",)
+    cost = "budget · n · m pairs, and a matrix completion"
+    tried = Budget("budget", "pairs")
     metric: AnyMetric = metric_option()
     budget: float = option(0.125, gt=0, le=1, help="share of all pairs that is evaluated")
     factors: int = option(8, ge=1, help="rank of the completed matrix")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -54,9 +54,9 @@ class Rerank(PoolStrategy):
     'comet-kiwi'
     """
 
-    name: ClassVar[str] = "rerank"
-    papers: ClassVar[tuple[str, ...]] = ("Fernandes et al. 2022",)
-    cost: ClassVar[str] = "n estimates of quality"
+    name = "rerank"
+    papers = ("Fernandes et al. 2022",)
+    cost = "n estimates of quality"
     metric: AnyMetric = metric_option(needs=Ability.QUALITY)
 
     def rank_pool(self, pool: Pool[Any]) -> Ranking:
@@ -86,10 +86,10 @@ class QualityThenMBR(Options):
     16
     """
 
-    name: ClassVar[str] = "quality-then-mbr"
-    papers: ClassVar[tuple[str, ...]] = ("Fernandes et al. 2022",)
-    cost: ClassVar[str] = "n estimates of quality, and k · k pairs, k = keep"
-    tried: ClassVar[Budget] = Budget("keep", "hypotheses")
+    name = "quality-then-mbr"
+    papers = ("Fernandes et al. 2022",)
+    cost = "n estimates of quality, and k · k pairs, k = keep"
+    tried = Budget("keep", "hypotheses")
     metric: AnyMetric = metric_option()
     quality: AnyMetric = metric_option(needs=Ability.QUALITY,
                                        help="metric that judges by the source alone")
@@ -126,10 +126,10 @@ class MBRBoN(Options):
     0.01
     """
 
-    name: ClassVar[str] = "mbr-bon"
-    papers: ClassVar[tuple[str, ...]] = ("Jinnai et al. 2025",)
-    cost: ClassVar[str] = "n rewards, and n · m pairs"
-    approximates_standard: ClassVar[bool] = False
+    name = "mbr-bon"
+    papers = ("Jinnai et al. 2025",)
+    cost = "n rewards, and n · m pairs"
+    approximates_standard = False
     metric: AnyMetric = metric_option()
     quality: AnyMetric = metric_option(needs=Ability.QUALITY,
                                        help="reward: a metric that judges by the source alone")
@@ -172,7 +172,7 @@ class RewardWeighted(WeightingStrategy):
     'standard'
     """
 
-    papers: ClassVar[tuple[str, ...]] = ("Astudillo et al. 2025",)
+    papers = ("Astudillo et al. 2025",)
     strategy: Strategy = stage_option(help="strategy that ranks")
     quality: AnyMetric = metric_option(needs=Ability.QUALITY,
                                        help="reward: a metric that judges by the source alone")
@@ -214,9 +214,9 @@ class UniversalSelfConsistency(PoolStrategy):
     'universal-self-consistency'
     """
 
-    name: ClassVar[str] = "universal-self-consistency"
-    papers: ClassVar[tuple[str, ...]] = ("Chen et al. 2023",)
-    cost: ClassVar[str] = "one request"
+    name = "universal-self-consistency"
+    papers = ("Chen et al. 2023",)
+    cost = "one request"
     metric: AnyMetric = metric_option(needs=Ability.CHOICE)
 
     def rank_pool(self, pool: Pool[Any]) -> Ranking:
@@ -246,11 +246,11 @@ class Fuse(MeanUtility, PoolStrategy):
     'fuse'
     """
 
-    name: ClassVar[str] = "fuse"
-    papers: ClassVar[tuple[str, ...]] = ("Khairi et al. 2025",)
-    cost: ClassVar[str] = "one request, n · m pairs, and m for the answer"
-    approximates_standard: ClassVar[bool] = False
-    proposes: ClassVar[bool] = True
+    name = "fuse"
+    papers = ("Khairi et al. 2025",)
+    cost = "one request, n · m pairs, and m for the answer"
+    approximates_standard = False
+    proposes = True
     metric: AnyMetric = metric_option()
     writer: AnyMetric = metric_option(needs=Ability.FUSION, help="metric that writes the answer")
 

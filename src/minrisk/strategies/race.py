@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -146,10 +146,10 @@ class Prune(MeanUtility, PoolStrategy):
     'the cat sat'
     """
 
-    name: ClassVar[str] = "prune"
-    papers: ClassVar[tuple[str, ...]] = ("Cheng & Vlachos 2023",)
-    cost: ClassVar[str] = "n · start pairs, then fewer in each step"
-    tried: ClassVar[Budget] = Budget("alpha", values=(0.8, 0.9, 0.99))
+    name = "prune"
+    papers = ("Cheng & Vlachos 2023",)
+    cost = "n · start pairs, then fewer in each step"
+    tried = Budget("alpha", values=(0.8, 0.9, 0.99))
     metric: AnyMetric = metric_option()
     alpha: float = option(0.99, ge=0, le=1,
                           help="share of resamples, at each step, by which a hypothesis must be "
@@ -213,10 +213,10 @@ class Adaptive(MeanUtility, PoolStrategy):
     'the cat sat'
     """
 
-    name: ClassVar[str] = "adaptive"
-    papers: ClassVar[tuple[str, ...]] = ("Jinnai & Ariu 2024",)
-    cost: ClassVar[str] = "budget · n · m pairs, or about 2 · n if that is more"
-    tried: ClassVar[Budget] = Budget("budget", "pairs")
+    name = "adaptive"
+    papers = ("Jinnai & Ariu 2024",)
+    cost = "budget · n · m pairs, or about 2 · n if that is more"
+    tried = Budget("budget", "pairs")
     metric: AnyMetric = metric_option()
     budget: float = option(0.125, gt=0, le=1, help="share of all pairs that may be evaluated")
     seed: int = option(0, ge=0, help="seed of the order of references")
@@ -254,9 +254,9 @@ class ControlVariate(MeanUtility, PoolStrategy):
     0.1
     """
 
-    name: ClassVar[str] = "control-variate"
-    cost: ClassVar[str] = "n means of the surrogate, and budget · n · m pairs"
-    tried: ClassVar[Budget] = Budget("budget", "pairs")
+    name = "control-variate"
+    cost = "n means of the surrogate, and budget · n · m pairs"
+    tried = Budget("budget", "pairs")
     metric: AnyMetric = metric_option(needs=Ability.SURROGATE)
     budget: float = option(1 / 32, gt=0, le=1, help="share of all pairs that may be evaluated")
     seed: int = option(0, ge=0, help="seed of the order of references")

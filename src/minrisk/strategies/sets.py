@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -46,10 +46,10 @@ class Diverse(MeanUtility, PoolStrategy):
     ['the cat sat', 'cats sit']
     """
 
-    name: ClassVar[str] = "diverse"
-    papers: ClassVar[tuple[str, ...]] = ("Jinnai et al. 2024a",)
-    cost: ClassVar[str] = "n · m pairs, and 2 · k · n similarities, k = size"
-    approximates_standard: ClassVar[bool] = False
+    name = "diverse"
+    papers = ("Jinnai et al. 2024a",)
+    cost = "n · m pairs, and 2 · k · n similarities, k = size"
+    approximates_standard = False
     metric: AnyMetric = metric_option()
     size: int = option(4, ge=1, help=SIZE_HELP)
     diversity: float = option(1.0, help="weight of the similarity within the set")
@@ -96,10 +96,10 @@ class Medoids(MeanUtility, PoolStrategy):
     ['the cat sat', 'cats sit']
     """
 
-    name: ClassVar[str] = "medoids"
-    papers: ClassVar[tuple[str, ...]] = ("Jinnai et al. 2024a",)
-    cost: ClassVar[str] = "n · m pairs"
-    approximates_standard: ClassVar[bool] = False
+    name = "medoids"
+    papers = ("Jinnai et al. 2024a",)
+    cost = "n · m pairs"
+    approximates_standard = False
     metric: AnyMetric = metric_option()
     size: int = option(4, ge=1, help=SIZE_HELP)
     exchanges: int = option(10, ge=0, help="largest number of rounds of exchanges")
@@ -167,10 +167,10 @@ class Cluster(Options):
     [57.3, 56.2, nan, 59.1, nan]
     """
 
-    name: ClassVar[str] = "cluster"
-    papers: ClassVar[tuple[str, ...]] = ("Eikema et al. 2025",)
-    cost: ClassVar[str] = "n · m similarities, and k · k pairs in a cluster of k"
-    approximates_standard: ClassVar[bool] = False
+    name = "cluster"
+    papers = ("Eikema et al. 2025",)
+    cost = "n · m similarities, and k · k pairs in a cluster of k"
+    approximates_standard = False
     metric: AnyMetric = metric_option()
     similarity: AnyMetric = metric_option(help="metric that clusters hypotheses")
     threshold: float = option(THRESHOLD, ge=0, le=1,

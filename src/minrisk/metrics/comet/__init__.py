@@ -59,7 +59,7 @@ class PairScorer(Protocol):
 class EstimatorMetric(SourceMetric, ABC):
     """A metric whose estimator scores pairs of embeddings, including averaged references."""
 
-    needs_source: ClassVar[bool] = True
+    needs_source = True
 
     @property
     @abstractmethod
@@ -97,7 +97,7 @@ class EstimatorMetric(SourceMetric, ABC):
 class CometModel(NeuralModel):
     """Base class of COMET metrics: a checkpoint, its encoder, and how they run."""
 
-    needs_source: ClassVar[bool] = True
+    needs_source = True
     is_unified: ClassVar[bool]  # whether the model reads all texts as one sequence
 
     model: str = option("Unbabel/wmt22-comet-da", help=MODEL_HELP)
@@ -122,7 +122,7 @@ class CometModel(NeuralModel):
 class EmbeddingModel(CometModel):
     """Base class of COMET metrics on sentence embeddings."""
 
-    is_unified: ClassVar[bool] = False
+    is_unified = False
 
     cache: str | None = option(None, help="folder of a cache of embeddings that runs share",
                                affects_results=False)
@@ -191,9 +191,9 @@ class Comet(EstimatorMetric, EmbeddingModel):
     >>> minrisk.decode(samples, metric=comet, source="The cat is asleep.")  # doctest: +SKIP
     """
 
-    name: ClassVar[str] = "comet"
-    papers: ClassVar[tuple[str, ...]] = ("Rei et al. 2020", "Rei et al. 2022a")
-    cost: ClassVar[str] = ("n + m runs of the encoder, n · m of a small estimator, or n with "
+    name = "comet"
+    papers = ("Rei et al. 2020", "Rei et al. 2022a")
+    cost = ("n + m runs of the encoder, n · m of a small estimator, or n with "
                            "averaged references")
     aggregation: Aggregation = option("expected", help=AGGREGATION)
     memory: float | None = option(None, gt=0,
@@ -228,9 +228,9 @@ class CometQE(ReferenceFree, EmbeddingModel):
     >>> minrisk.decode(samples, strategy=strategy, source="The cat is asleep.")  # doctest: +SKIP
     """
 
-    name: ClassVar[str] = "comet-qe"
-    papers: ClassVar[tuple[str, ...]] = ("Rei et al. 2020",)
-    cost: ClassVar[str] = "n runs of the encoder"
+    name = "comet-qe"
+    papers = ("Rei et al. 2020",)
+    cost = "n runs of the encoder"
     model: str = option("Unbabel/wmt20-comet-qe-da", help=MODEL_HELP)
 
     def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
@@ -251,7 +251,7 @@ class UnifiedMetric(CometModel):
     Features are token ids, and the model is run for every input; references cannot be averaged.
     """
 
-    is_unified: ClassVar[bool] = True
+    is_unified = True
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         return WeightedRows.plain(self, self._unified_scorer.tokenize(texts))
@@ -286,9 +286,9 @@ class CometKiwi(ReferenceFree, UnifiedMetric):
     ...                source="The cat is asleep.")  # doctest: +SKIP
     """
 
-    name: ClassVar[str] = "comet-kiwi"
-    papers: ClassVar[tuple[str, ...]] = ("Rei et al. 2022b",)
-    cost: ClassVar[str] = "n runs of the model"
+    name = "comet-kiwi"
+    papers = ("Rei et al. 2022b",)
+    cost = "n runs of the model"
     model: str = option("Unbabel/wmt22-cometkiwi-da", help=MODEL_HELP)
 
     def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
@@ -315,11 +315,9 @@ class XComet(UnifiedMetric):
     >>> minrisk.decode(samples, strategy=strategy, source="The cat is asleep.")  # doctest: +SKIP
     """
 
-    name: ClassVar[str] = "xcomet"
-    papers: ClassVar[tuple[str, ...]] = ("Guerreiro et al. 2024",
-                                         "Larionov et al. 2024",
-                                         "Wan et al. 2022")
-    cost: ClassVar[str] = "n · m runs of the model"
+    name = "xcomet"
+    papers = ("Guerreiro et al. 2024", "Larionov et al. 2024", "Wan et al. 2022")
+    cost = "n · m runs of the model"
     model: str = option("Unbabel/XCOMET-XL", help=MODEL_HELP)
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows,

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -115,10 +115,10 @@ class Judge(ClientOptions, Metric[Objects]):
     'judge'
     """
 
-    name: ClassVar[str] = "judge"
-    papers: ClassVar[tuple[str, ...]] = ("Wu et al. 2025",)
-    cost: ClassVar[str] = "n · m requests; n without references"
-    loads_model: ClassVar[bool] = True  # for a single worker, which sends requests concurrently
+    name = "judge"
+    papers = ("Wu et al. 2025",)
+    cost = "n · m requests; n without references"
+    loads_model = True  # for a single worker, which sends requests concurrently
 
     rubric: str | None = option(None, help="what a good answer is, for {rubric} in prompts")
     lowest: int = option(1, ge=0, le=999, help="worst score")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class SourceMetric(Metric[WeightedRows]):
 class NeuralModel(SourceMetric):
     """A metric with a model: its name, number format, device and batch size."""
 
-    loads_model: ClassVar[bool] = True
+    loads_model = True
 
     model: str = option(help="hub name or folder of the model")
     dtype: Dtype = option("auto", help="number format; auto is bf16 on CUDA, fp32 elsewhere")
@@ -89,8 +89,8 @@ class ReferenceFree(SourceMetric, ABC):
     It is not a dataclass: inherited fields would override those of the model class beside it.
     """
 
-    ignores_references: ClassVar[bool] = True
-    needs_source: ClassVar[bool] = True
+    ignores_references = True
+    needs_source = True
 
     @abstractmethod
     def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:

@@ -19,8 +19,8 @@ class NgramMetric(Metric[WeightedRows]):
     """A metric that the native core scores; references are averaged by their n-gram counts."""
 
     core: ClassVar[str]  # module of the core: "chrf" or "bleu"
-    cost: ClassVar[str] = "n · m comparisons of n-gram counts; n + m with averaged references"
-    features_per_segment: ClassVar[bool] = True  # a small index stays in the CPU cache
+    cost = "n · m comparisons of n-gram counts; n + m with averaged references"
+    features_per_segment = True  # a small index stays in the CPU cache
 
     @property
     @abstractmethod

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -55,9 +55,9 @@ class BLEU(NgramMetric):
     array([[59.5]])
     """
 
-    name: ClassVar[str] = "bleu"
-    core: ClassVar[str] = "bleu"
-    papers: ClassVar[tuple[str, ...]] = ("Papineni et al. 2002",)
+    name = "bleu"
+    core = "bleu"
+    papers = ("Papineni et al. 2002",)
 
     order: int = option(4, ge=1, le=_MAX_ORDER, help="maximum order of n-grams")
     tokenize: Tokenize = option("13a", help="tokenizer")

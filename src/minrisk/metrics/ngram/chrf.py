@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -45,9 +45,9 @@ class ChrF(NgramMetric):
            [ 55. , 100. ]])
     """
 
-    name: ClassVar[str] = "chrf"
-    core: ClassVar[str] = "chrf"
-    papers: ClassVar[tuple[str, ...]] = ("Popović 2015", "Popović 2017")
+    name = "chrf"
+    core = "chrf"
+    papers = ("Popović 2015", "Popović 2017")
 
     order: int = option(6, ge=0, le=_MAX_ORDER, help="maximum order of character n-grams")
     word_order: int = option(0, ge=0, le=_MAX_ORDER,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -42,9 +41,9 @@ class Rouge(NgramMetric):
     array([[0.8]])
     """
 
-    name: ClassVar[str] = "rouge"
-    core: ClassVar[str] = "chrf"
-    papers: ClassVar[tuple[str, ...]] = ("Lin 2004",)
+    name = "rouge"
+    core = "chrf"
+    papers = ("Lin 2004",)
 
     n: int = option(1, ge=1, help="order of the word n-grams")
     stemmer: bool = option(False, help="compare Porter stems, not words; needs minrisk[rouge]")
@@ -92,11 +91,11 @@ class RougeL(SequenceMetric):
     array([[0.86]])
     """
 
-    name: ClassVar[str] = "rouge-l"
-    papers: ClassVar[tuple[str, ...]] = ("Lin 2004",)
-    measure: ClassVar[str] = "LCSseq.similarity"
-    extra: ClassVar[str] = "rouge"
-    cost: ClassVar[str] = "n · m longest common subsequences"
+    name = "rouge-l"
+    papers = ("Lin 2004",)
+    measure = "LCSseq.similarity"
+    extra = "rouge"
+    cost = "n · m longest common subsequences"
 
     stemmer: bool = option(False, help="compare Porter stems, not words")
 

@@ -9,7 +9,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ class PairwiseMetric(Metric[Objects]):
     whether lower is better.
     """
 
-    loads_model: ClassVar[bool] = True
+    loads_model = True
 
     source: bool
     by_source: bool

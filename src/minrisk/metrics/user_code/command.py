@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from queue import Empty, Queue
-from typing import IO, Any, ClassVar
+from typing import IO, Any
 
 from minrisk._core.arrays import Floats
 from minrisk._core.fingerprint import digest
@@ -267,8 +267,8 @@ class Command(PairwiseMetric):
     'a black cat'
     """
 
-    name: ClassVar[str] = "command"
-    cost: ClassVar[str] = "n · m lines for the program"
+    name = "command"
+    cost = "n · m lines for the program"
 
     command: str = option(help="program and its arguments, split as by a shell")
     source: bool = option(False, help="send the source too")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, is_dataclass
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any
 
 from minrisk._core.arrays import Floats
 from minrisk._core.fingerprint import digest, module_files
@@ -43,8 +43,8 @@ class Python(PairwiseMetric):
     array([0.5, 0.5])
     """
 
-    name: ClassVar[str] = "python"
-    cost: ClassVar[str] = "n · m calls of the function"
+    name = "python"
+    cost = "n · m calls of the function"
 
     function: str = option(help="package.module:function, also of the current folder")
     source: bool = option(False, help="pass the source as a third argument")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -58,10 +58,10 @@ class ExactMatch(Metric[WeightedRows]):
     array([0.67, 0.33, 0.67])
     """
 
-    name: ClassVar[str] = "exact-match"
-    papers: ClassVar[tuple[str, ...]] = ("Wang et al. 2023",)
-    cost: ClassVar[str] = "n + m answers; votes are counted"
-    is_vote: ClassVar[bool] = True
+    name = "exact-match"
+    papers = ("Wang et al. 2023",)
+    cost = "n + m answers; votes are counted"
+    is_vote = True
 
     pattern: str | None = option(
         None, help="regular expression of the answer (its first group that matched, if any)")
@@ -194,10 +194,10 @@ class Outcomes(ExactMatch):
     array([0.5 , 0.25, 0.5 , 0.  ])
     """
 
-    name: ClassVar[str] = "outcomes"
-    papers: ClassVar[tuple[str, ...]] = ("Shi et al. 2022",)
-    cost: ClassVar[str] = "n + m outcomes; votes are counted"
-    compares_outcomes: ClassVar[bool] = True
+    name = "outcomes"
+    papers = ("Shi et al. 2022",)
+    cost = "n + m outcomes; votes are counted"
+    compares_outcomes = True
 
     def answer(self, text: str) -> str | None:
         return super().answer(text) if text.strip() else None

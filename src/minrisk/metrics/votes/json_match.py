@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -36,8 +36,8 @@ class JsonMatch(Metric[Objects]):
     [0.67, 0.67, 0.33]
     """
 
-    name: ClassVar[str] = "json-match"
-    cost: ClassVar[str] = "n · m comparisons of values"
+    name = "json-match"
+    cost = "n · m comparisons of values"
 
     by: Literal["equal", "field"] = option("equal", help="whole values, or field by field")
     ignore: str | None = option(None, help='paths that do not count, such as "id,items[].time"')

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from itertools import compress
-from typing import ClassVar
 
 import numpy as np
 
@@ -47,10 +46,10 @@ class Symbolic(Metric[Objects]):
     'symbolic'
     """
 
-    name: ClassVar[str] = "symbolic"
-    cost: ClassVar[str] = "n + m answers, and comparisons of those that are no plain numbers"
-    is_vote: ClassVar[bool] = True
-    features_per_segment: ClassVar[bool] = True  # answers are compared within a segment
+    name = "symbolic"
+    cost = "n + m answers, and comparisons of those that are no plain numbers"
+    is_vote = True
+    features_per_segment = True  # answers are compared within a segment
 
     timeout: float = option(60.0, gt=0, affects_results=False,
                             help="seconds without a result after which a comparison fails")

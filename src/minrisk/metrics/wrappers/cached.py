@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
-from typing import ClassVar
 
 import numpy as np
 
@@ -54,8 +53,8 @@ class Cached(WrapperMetric):
     'the cat sat'
     """
 
-    kind: ClassVar[str] = "cached"
-    cost: ClassVar[str] = "that of its metric, once for each pair"
+    kind = "cached"
+    cost = "that of its metric, once for each pair"
     metric: AnyMetric = inner(help="an inner metric, as in cached:comet", texts_only=True)
     path: str = option(MEMORY, affects_results=False,
                        help="SQLite file of the cache, which processes may share")

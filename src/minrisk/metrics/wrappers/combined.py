@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from statistics import fmean
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -70,8 +70,8 @@ class Combined(DerivedMetric[_CombinedFeatures]):
     'the cat sat'
     """
 
-    papers: ClassVar[tuple[str, ...]] = ("Kovacs et al. 2024",)
-    cost: ClassVar[str] = "that of its metrics"
+    papers = ("Kovacs et al. 2024",)
+    cost = "that of its metrics"
     metrics: tuple[AnyMetric, ...] = inner(help="inner metrics, as in chrf*0.5+comet", several=True)
     weights: tuple[float, ...] = option((), help="weight of each metric; default: 1")
     by: Literal["score", "rank", "product", "utility-rank", "z-score", "min-max"] = option(
@@ -252,8 +252,8 @@ class Symmetric(WrapperMetric):
            [ 32.5, 100. ]])
     """
 
-    kind: ClassVar[str] = "symmetric"
-    cost: ClassVar[str] = "twice that of its metric"
+    kind = "symmetric"
+    cost = "twice that of its metric"
     metric: AnyMetric = inner(help="an inner metric, as in symmetric:edit")
 
     @property
@@ -309,9 +309,9 @@ class Cutoff(WrapperMetric):
            [ 88.6,   0. , 100. ]])
     """
 
-    kind: ClassVar[str] = "cutoff"
-    papers: ClassVar[tuple[str, ...]] = ("Eikema et al. 2025",)
-    cost: ClassVar[str] = "n · m scores of its metric"
+    kind = "cutoff"
+    papers = ("Eikema et al. 2025",)
+    cost = "n · m scores of its metric"
     metric: AnyMetric = inner(help="an inner metric, as in cutoff:chrf")
     threshold: float = option(help="smallest score that counts")
     below: float | None = option(None, help="score of pairs below the threshold; default: 0")

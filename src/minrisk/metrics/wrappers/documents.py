@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -75,9 +75,9 @@ class Documents(WrapperMetric):
            [100., 100.]])
     """
 
-    kind: ClassVar[str] = "documents"
-    papers: ClassVar[tuple[str, ...]] = ("Jinnai 2025",)
-    cost: ClassVar[str] = "scores of all pairs of sentences, and n · m optimal transports"
+    kind = "documents"
+    papers = ("Jinnai 2025",)
+    cost = "scores of all pairs of sentences, and n · m optimal transports"
     metric: AnyMetric = inner(help="an inner metric, as in documents:comet", texts_only=True)
     split: Literal["sentence", "line"] = option("sentence", help="where sentences end")
     weights: Literal["uniform", "length"] = option("uniform", help="weight of a sentence")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import needs_extra
@@ -50,9 +50,9 @@ class BertScore(NeuralModel):
     >>> minrisk.decode(["a cat", "the cat", "a dog"], metric=bertscore)  # doctest: +SKIP
     """
 
-    name: ClassVar[str] = "bertscore"
-    papers: ClassVar[tuple[str, ...]] = ("Zhang et al. 2020",)
-    cost: ClassVar[str] = "n + m runs of the model, and n · m matchings of tokens"
+    name = "bertscore"
+    papers = ("Zhang et al. 2020",)
+    cost = "n + m runs of the model, and n · m matchings of tokens"
     model: str = option("google-bert/bert-base-multilingual-cased",
                         help="hub name or folder of the model")
     layer: int | None = option(None, help="layer that is compared; bert-score's choice unless "

@@ -6,7 +6,7 @@ This module does not import torch, so that the metric can be listed where it is 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from minrisk._core.errors import needs_extra
 from minrisk._core.lazy import lazy
@@ -41,9 +41,9 @@ class Bleurt(CrossEncoder):
     >>> minrisk.decode(["a cat", "the cat", "a dog"], metric=bleurt)  # doctest: +SKIP
     """
 
-    name: ClassVar[str] = "bleurt"
-    papers: ClassVar[tuple[str, ...]] = ("Sellam et al. 2020", "Pu et al. 2021")
-    cost: ClassVar[str] = "n · m runs of the model"
+    name = "bleurt"
+    papers = ("Sellam et al. 2020", "Pu et al. 2021")
+    cost = "n · m runs of the model"
 
     model: str = option("lucadiliello/BLEURT-20", help="hub name or folder of the model")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, Wording, needs_extra
@@ -53,10 +53,10 @@ class MetricX(CrossEncoder):
     >>> minrisk.decode(samples, metric="metricx", source="The cat is asleep.")  # doctest: +SKIP
     """
 
-    name: ClassVar[str] = "metricx"
-    papers: ClassVar[tuple[str, ...]] = ("Juraska et al. 2023", "Juraska et al. 2024")
-    cost: ClassVar[str] = "n · m runs of the model"
-    is_error: ClassVar[bool] = True
+    name = "metricx"
+    papers = ("Juraska et al. 2023", "Juraska et al. 2024")
+    cost = "n · m runs of the model"
+    is_error = True
 
     model: str = option(_MODEL, help="hub name or folder of the model")
     tokenizer: str = option("google/mt5-large", help="hub name or folder of mT5's tokenizer")
@@ -106,9 +106,9 @@ class MetricXQE(ReferenceFree, MetricX):
     ...                source="The cat is asleep.")  # doctest: +SKIP
     """
 
-    name: ClassVar[str] = "metricx-qe"
-    papers: ClassVar[tuple[str, ...]] = ("Juraska et al. 2023", "Juraska et al. 2024")
-    cost: ClassVar[str] = "n runs of the model"
+    name = "metricx-qe"
+    papers = ("Juraska et al. 2023", "Juraska et al. 2024")
+    cost = "n runs of the model"
 
     model: str = option(_MODEL, help="hub name or folder; for version 23, a QE model")
 

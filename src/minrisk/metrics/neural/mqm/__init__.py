@@ -12,7 +12,6 @@ from glob import glob
 from importlib.resources import as_file, files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import ClassVar
 
 from minrisk._core.arrays import Points
 from minrisk._core.errors import InputError, needs_extra
@@ -61,11 +60,11 @@ class MQM(EstimatorMetric):
     'The cat sleeps.'
     """
 
-    name: ClassVar[str] = "mqm"
-    cost: ClassVar[str] = ("n + m runs of a small encoder, n · m of a small estimator, or n "
-                           "with averaged references")
-    loads_model: ClassVar[bool] = True
-    features_per_segment: ClassVar[bool] = Embedding.features_per_segment
+    name = "mqm"
+    cost = ("n + m runs of a small encoder, n · m of a small estimator, or n with averaged "
+            "references")
+    loads_model = True
+    features_per_segment = Embedding.features_per_segment
 
     model: str | None = option(None, help="file of weights from experiments/mqm; default: ours")
     aggregation: Aggregation = option("expected", help=AGGREGATION)

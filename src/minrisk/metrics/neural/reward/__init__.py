@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import needs_extra
@@ -61,8 +61,8 @@ class Reward(ReferenceFree, NeuralModel):
     ...                source="Please help me.")  # doctest: +SKIP
     """
 
-    name: ClassVar[str] = "reward"
-    cost: ClassVar[str] = "n runs of the model"
+    name = "reward"
+    cost = "n runs of the model"
 
     label: str | None = option(None, help="label whose probability is the reward, if the model "
                                "has several")
