@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 from zlib import crc32
 
 import numpy as np
@@ -29,7 +28,7 @@ def shared_words(hypothesis: str, reference: str) -> float:
 class WordOverlap(Metric[np.ndarray]):
     """the number of words that two texts share"""
 
-    name: ClassVar[str] = "word-overlap"
+    name = "word-overlap"
     min_length: int = option(1, ge=1, help="number of letters that a word must have to count")
 
     def features(self, texts: Sequence[str]) -> np.ndarray:

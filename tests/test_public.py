@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import doctest
-import re
 import subprocess
 import sys
 from importlib import import_module
@@ -13,6 +12,7 @@ import pytest
 
 import minrisk
 import minrisk.plugins
+from minrisk._core.options import documented
 from minrisk._core.registry import REGISTRIES
 from project import ROOT
 
@@ -112,15 +112,5 @@ def test_every_public_name_is_documented_with_an_example():
 def test_every_option_is_documented(registry):
     for name in registry.builtin:
         cls = registry.get(name)
-        documented = documented_options(cls)
         for field in dataclasses.fields(cls):
-            assert field.name in documented, f"{cls.__name__}.{field.name}"
-
-
-def documented_options(cls: type) -> set[str]:
-    """The names in the section Args; `as in` another class, they have to be in that one's too."""
-    entries = re.findall(r"^ {8}(\w[\w, ]*): (?:as in `(\w+)`\.$)?",
-                         cls.__doc__.partition("Args:")[2].partition("Raises:")[0], re.MULTILINE)
-    for names, other in entries:
-        assert not other or set(names.split(", ")) <= documented_options(getattr(minrisk, other))
-    return {name for names, _ in entries for name in names.split(", ")}
+            assert documented(cls).get(field.name), f"{cls.__name__}.{field.name}"

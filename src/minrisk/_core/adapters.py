@@ -31,8 +31,7 @@ from minrisk._core.segment import Segment
 MAX_LOADED_METRICS = 4  # size of the cache of metrics that were made by name
 
 
-def metric_option(default: Any = dataclasses.MISSING, *,
-                  help: str = "metric that judges hypotheses",
+def metric_option(default: Any = dataclasses.MISSING, *, help: str = "",
                   needs: Ability = Ability.NONE, affects_results: bool = True) -> Any:
     """A field of a strategy that holds a metric; `needs` are the abilities that it must have."""
     def convert(config: Any, name: str, value: Any) -> AnyMetric:

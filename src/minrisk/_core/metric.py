@@ -125,10 +125,9 @@ class Metric(Options, ABC, Generic[F]):
 
     >>> import numpy as np
     >>> from dataclasses import dataclass
-    >>> from typing import ClassVar
     >>> @dataclass(frozen=True)
     ... class Length(Metric):
-    ...     name: ClassVar[str] = "length"
+    ...     name = "length"
     ...     def features(self, texts):
     ...         return np.array([len(text) for text in texts], float)
     ...     def scores(self, hyps, refs, source=None):

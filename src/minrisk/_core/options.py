@@ -8,7 +8,10 @@ line. Classes that derive from `Options` check the values in their constructor.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
+import re
+import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +22,7 @@ from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type
 from minrisk._core.errors import InputError, brief, nearest
 
 
-def option(default: Any = dataclasses.MISSING, *, help: str, ge: float | None = None,
+def option(default: Any = dataclasses.MISSING, *, help: str = "", ge: float | None = None,
            gt: float | None = None, le: float | None = None, lt: float | None = None,
            affects_results: bool = True) -> Any:
     """A dataclass field that is an option; without a default it is required.
@@ -29,7 +32,8 @@ def option(default: Any = dataclasses.MISSING, *, help: str, ge: float | None = 
 
     Args:
         default: the default value.
-        help: one line for `--help`.
+        help: one line for `--help` [default: the first sentence about the option in the section
+            `Args` of the docstring of its class].
         ge, gt, le, lt: bounds of a number: at least, above, at most, below.
         affects_results: False for an option that cannot change a result, such as a number of
             threads; signatures leave it out.
@@ -260,6 +264,41 @@ def _choices(hint: Any) -> list[Any]:
 
 def _is_union(hint: Any) -> bool:
     return isinstance(hint, types.UnionType) or get_origin(hint) is Union
+
+
+def help_of(cls: type, field: dataclasses.Field[Any]) -> str:
+    """The help of an option: its own, or the first sentence about it in the docstring of its class.
+
+    >>> import minrisk
+    >>> help_of(minrisk.ChrF, dataclasses.fields(minrisk.ChrF)[0])
+    'maximum order of character n-grams'
+    """
+    found = field.metadata.get("help") or documented(cls).get(field.name, "")
+    return _SENTENCE_END.split(found, 1)[0]
+
+
+_ARGUMENTS = re.compile(r"^Args:\n((?: +.*\n?)+)", re.MULTILINE)
+_ARGUMENT = re.compile(r"^ {4}(\w+(?:, \w+)*): (.+(?:\n {8}.+)*)", re.MULTILINE)
+_OTHER_CLASS = re.compile(r"as in `(\w+)`\.")
+_SENTENCE_END = re.compile(r"\.(?=\s+[A-Z`\"]|$)")
+
+
+@cache
+def documented(cls: type) -> dict[str, str]:
+    """What the sections `Args` in the docstrings of a class and its bases say of each argument.
+
+    They may refer to a class of the same module: as in `Comet`.
+    """
+    found: dict[str, str] = {}
+    for base in reversed(cls.__bases__):
+        found |= documented(base)
+    section = _ARGUMENTS.search(inspect.cleandoc(cls.__doc__ or ""))
+    for names, text in _ARGUMENT.findall(section[1] if section else ""):
+        other = _OTHER_CLASS.fullmatch(text)
+        theirs = documented(getattr(sys.modules[cls.__module__], other[1], object)) if other else {}
+        found |= {name: theirs.get(name, "") if other else " ".join(text.split())
+                  for name in names.split(", ")}
+    return found
 
 
 def inner_field(config: Any) -> str | None:

@@ -135,10 +135,9 @@ class Sampler(Options, ABC):
     A sampler is a frozen dataclass whose fields are its options. It has a name and `sample`. Class
     variables or properties declare which prompts it accepts; other methods have defaults.
 
-    >>> from typing import ClassVar
     >>> @dataclass(frozen=True)
     ... class Echo(Sampler):
-    ...     name: ClassVar[str] = "echo"
+    ...     name = "echo"
     ...     def sample(self, prompts, n, seed=0, indices=None):
     ...         return [[Sample(prompt, count=n)] for prompt in prompts]
     >>> Echo().sample(["Hello!"], n=8)

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from minrisk._core.adapters import as_metric
+from minrisk._core.adapters import as_metric, metric_option
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.batch import as_batch, bind
 from minrisk._core.errors import InputError, brief
@@ -23,7 +23,6 @@ from minrisk._core.segment import Ranking, Segment
 
 Whole = Literal["references", "hypotheses", "pairs"]
 MODEL_BATCH = 16  # segments per batch if a metric loads a model
-SELF_HELP = "skip the pair of a hypothesis with itself"
 
 
 @runtime_checkable
@@ -45,10 +44,15 @@ class Strategy(Protocol):
         """The ranking of the hypotheses of each segment, in the order of the segments."""
 
 
+@dataclass(frozen=True)
 class PoolStrategy(Options, ABC):
-    """A strategy that ranks each segment by itself, from its features by the metric."""
+    """A strategy that ranks each segment by itself, from its features by the metric.
 
-    metric: AnyMetric
+    Args:
+        metric: the metric that judges hypotheses, its name or class, or a function.
+    """
+
+    metric: AnyMetric = metric_option()
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [self.rank_pool(pool) for pool in bind(self.metric, segments)]
@@ -74,10 +78,26 @@ class MeanUtility:
         return pool.scores(columns)
 
 
-class StrategyWrapper(Options):
-    """A strategy with the name and the metric of its field `strategy`."""
+def as_strategy(value: Any, field: str = "strategy") -> Strategy:
+    """The value if it is a strategy; otherwise raises an InputError."""
+    if isinstance(value, Strategy) and not isinstance(value, type):
+        return value
+    raise InputError(f"{field} must be a strategy or the name of one; got {brief(value)}")
 
-    strategy: Strategy
+
+def stage_option(default: Any = dataclasses.MISSING, *, help: str = "") -> Any:
+    """A field of a strategy that holds another strategy, a stage of it."""
+    def convert(config: Any, name: str, value: Any) -> Strategy:
+        return as_strategy(value, name)
+
+    return dataclasses.field(default=default, metadata={"help": help, "convert": convert})
+
+
+@dataclass(frozen=True)
+class StrategyWrapper(Options):
+    """A strategy with the name and the metric of the strategy inside."""
+
+    strategy: Strategy = stage_option()
 
     @property
     def name(self) -> str:
@@ -136,13 +156,6 @@ def leaves_self_out(strategy: Strategy) -> bool:
     return bool(getattr(strategy, "leave_self_out", False))
 
 
-def as_strategy(value: Any, field: str = "strategy") -> Strategy:
-    """The value if it is a strategy; otherwise raises an InputError."""
-    if isinstance(value, Strategy) and not isinstance(value, type):
-        return value
-    raise InputError(f"{field} must be a strategy or the name of one; got {brief(value)}")
-
-
 def check_rankings(name: str, rankings: Sequence[Ranking], segments: Sequence[Segment]) -> None:
     """Raise InputError unless there is a complete ranking for each segment."""
     if not isinstance(rankings, Sequence):
@@ -163,14 +176,6 @@ def check_rankings(name: str, rankings: Sequence[Ranking], segments: Sequence[Se
         if not np.array_equal(np.sort(ranking.order), np.arange(count)):
             raise InputError(f"strategy {name!r}: found a ranking with the order "
                              f"{brief(list(ranking.order))}; wanted each hypothesis once")
-
-
-def stage_option(default: Any = dataclasses.MISSING, *, help: str) -> Any:
-    """A field of a strategy that holds another strategy, a stage of it."""
-    def convert(config: Any, name: str, value: Any) -> Strategy:
-        return as_strategy(value, name)
-
-    return dataclasses.field(default=default, metadata={"help": help, "convert": convert})
 
 
 def metrics_of(strategy: Strategy) -> list[AnyMetric]:

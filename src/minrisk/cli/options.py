@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -31,7 +31,7 @@ from click.shell_completion import CompletionItem
 
 from minrisk._core.errors import InputError, brief, with_options
 from minrisk._core.metric import Metric
-from minrisk._core.options import UNBOUNDED, Bounds, FlagSpec, checked
+from minrisk._core.options import UNBOUNDED, Bounds, FlagSpec, checked, help_of
 from minrisk._core.registry import METRICS, STRATEGIES, Registry
 from minrisk._core.strategy import Strategy
 from minrisk.cli.other_tools import foreign_hint
@@ -136,7 +136,8 @@ def fields_of(cls: type) -> tuple[Field, ...]:
     """The fields of a metric, strategy or sampler that are options."""
     hints = typing.get_type_hints(cls)
     # a name such as `chrf+comet` sets inner metrics and their weights
-    return tuple(as_field(f, hints[f.name]) for f in dataclasses.fields(cls)
+    return tuple(replace(as_field(f, hints[f.name]), help=help_of(cls, f))
+                 for f in dataclasses.fields(cls)
                  if "inner" not in f.metadata and typing.get_origin(hints[f.name]) is not tuple)
 
 

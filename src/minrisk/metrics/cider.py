@@ -22,7 +22,7 @@ from minrisk._core.groups import Groups, WeightedRows, check_rows
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Metric, PartialStatistics
 from minrisk._core.options import option
-from minrisk.metrics.ngram.tokenizers import LOWERCASE_HELP, PUNCTUATION_HELP, normalized
+from minrisk.metrics.ngram.tokenizers import normalized
 
 _SCALE = 10.0  # factor of the published scores
 _MAX_MATCHES_PER_BLOCK = 1 << 22  # common n-grams in memory at a time
@@ -72,13 +72,13 @@ class Cider(Metric[WeightedRows]):
     standard MBR takes linear time.
 
     Args:
-        documents: file of JSON lines, each a document (an image) with its captions as `references`
-            or `samples`, whose n-grams define the inverse document frequencies; it may be the file
-            that is decoded. Without a file, all n-grams weigh the same.
+        documents: file of JSON lines whose references (or samples) define document frequencies.
+            Each line is a document (an image) with its captions; it may be the file that is
+            decoded. Without a file, all n-grams weigh the same.
         n: maximum order of word n-grams.
         sigma: standard deviation of the penalty for another length, in words.
-        lowercase: whether case is ignored.
-        no_punct: whether punctuation (of any script) is removed.
+        lowercase: ignore case.
+        no_punct: remove punctuation (of any script).
 
     Raises:
         InputError: when it is used, if the file cannot be read.
@@ -96,12 +96,11 @@ class Cider(Metric[WeightedRows]):
     cost = "n + m vectors; the average of references is exact"
     features_per_segment = True
 
-    documents: str | None = option(
-        None, help="JSON lines whose references (or samples) define document frequencies")
-    n: int = option(4, ge=1, le=_MAX_ORDER, help="maximum order of word n-grams")
-    sigma: float = option(6.0, gt=0, help="standard deviation of the penalty for another length")
-    lowercase: bool = option(True, help=LOWERCASE_HELP)
-    no_punct: bool = option(True, help=PUNCTUATION_HELP)
+    documents: str | None = option(None)
+    n: int = option(4, ge=1, le=_MAX_ORDER)
+    sigma: float = option(6.0, gt=0)
+    lowercase: bool = option(True)
+    no_punct: bool = option(True)
 
     def prepare(self) -> None:
         _ = self._idf

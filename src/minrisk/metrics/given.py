@@ -81,8 +81,7 @@ class LogProb(Metric[Floats]):
     (`logprobs`), as `minrisk sample` writes them.
 
     Args:
-        normalise: whether to divide by the length: in tokens if the segment has `lengths`,
-            otherwise in characters.
+        normalise: divide by the length in tokens; in characters, if a segment has no `lengths`.
 
     Raises:
         InputError: when it is used, if a segment has no log-probabilities of its hypotheses, or
@@ -102,8 +101,7 @@ class LogProb(Metric[Floats]):
     ignores_references = True
     needs_segment = True
 
-    normalise: bool = option(False, help="divide by the length in tokens (characters, if that is "
-                             "not known)")
+    normalise: bool = option(False)
 
     def features(self, texts: Sequence[str]) -> Floats:
         raise InputError("metric 'logprob' does not judge texts alone; it needs the segments of "

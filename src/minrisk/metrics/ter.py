@@ -62,10 +62,10 @@ class Ter(Metric[Objects]):
     better; `minrisk.score` shows it without the sign.
 
     Args:
-        normalized: whether punctuation is split off and XML escapes are decoded.
-        no_punct: whether punctuation is removed.
-        asian_support: whether `normalized` and `no_punct` cover Chinese, Japanese and Korean.
-        case_sensitive: whether upper and lower case differ.
+        normalized: split off punctuation and decode XML escapes.
+        no_punct: remove punctuation.
+        asian_support: split off and remove punctuation of Chinese, Japanese and Korean too.
+        case_sensitive: distinguish upper and lower case.
 
     >>> import minrisk
     >>> ter = minrisk.Ter()
@@ -78,10 +78,10 @@ class Ter(Metric[Objects]):
     cost = "n · m edit distances with shifts"
     is_error = True
 
-    normalized: bool = option(False, help="split off punctuation and decode XML escapes")
-    no_punct: bool = option(False, help="remove punctuation")
-    asian_support: bool = option(False, help="both for Chinese, Japanese and Korean too")
-    case_sensitive: bool = option(False, help="distinguish upper and lower case")
+    normalized: bool = option(False)
+    no_punct: bool = option(False)
+    asian_support: bool = option(False)
+    case_sensitive: bool = option(False)
 
     def features(self, texts: Sequence[str]) -> Objects:
         return objects(map(self._tokenized, texts))

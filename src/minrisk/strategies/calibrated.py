@@ -9,7 +9,7 @@ from minrisk._core.calibration import SIGNALS, Calibration
 from minrisk._core.errors import InputError, Wording, brief
 from minrisk._core.lazy import lazy
 from minrisk._core.signature import choose_alike, signature
-from minrisk._core.strategy import MeasuringStrategy, Strategy, StrategyWrapper, stage_option
+from minrisk._core.strategy import MeasuringStrategy, Strategy, StrategyWrapper
 from minrisk.plugins import Pool, Ranking, option
 from minrisk.strategies.confident import Confident
 from minrisk.strategies.uncertain import Uncertain
@@ -22,8 +22,7 @@ def _calibration_option() -> Any:
                              f"what minrisk.read_calibration finds in a file; got {brief(value)}")
         return value
 
-    return field(metadata={"help": "what is known of the strategy's choices", "convert": convert,
-                           "affects_results": False})
+    return field(metadata={"convert": convert, "affects_results": False})
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Calibrated(MeasuringStrategy):
     Args:
         strategy: the strategy whose choice is judged.
         calibration: what `minrisk.calibrate` found, or the file of it that was read.
-        max_error: share of wrong ones among the choices that are given; a ranking that is below the
+        max_error: share of wrong ones among the choices that are given. A ranking that is below the
             threshold for it has abstained.
 
     Raises:
@@ -50,10 +49,8 @@ class Calibrated(MeasuringStrategy):
     0.18
     """
 
-    strategy: Strategy = stage_option(help="strategy whose choice is judged")
     calibration: Calibration = _calibration_option()
-    max_error: float | None = option(
-        None, gt=0, lt=1, help="share of wrong ones among the choices that are given")
+    max_error: float | None = option(None, gt=0, lt=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,7 +14,6 @@ from minrisk._core.batch import as_batch
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.registry import STRATEGIES
 from minrisk._core.strategy import (
-    SELF_HELP,
     Budget,
     MeanUtility,
     Strategy,
@@ -23,10 +22,9 @@ from minrisk._core.strategy import (
     stage_option,
 )
 from minrisk.plugins import Ability, AnyMetric, Options, Pool, Ranking, Segment, option
-from minrisk.strategies.groups import CONTIGUOUS_HELP, GROUPS_HELP, Aggregate, Standard
+from minrisk.strategies.groups import Aggregate, Standard
 
 KEEP = 20  # as in the paper
-KEEP_HELP = "number of distinct hypotheses that reach the second stage; 20, or all if fewer"
 
 
 @dataclass(frozen=True)
@@ -54,11 +52,11 @@ class Cascade(Options):
     name = "cascade"
     cost = "that of the first stage, and of the second for k hypotheses, k = keep"
     tried = Budget("keep", "hypotheses")
-    coarse: Strategy = stage_option(help="strategy of the first stage")
-    fine: Strategy = stage_option("standard", help="strategy of the second stage")
-    keep: int | None = option(None, ge=1, help=KEEP_HELP)
-    metric: AnyMetric = metric_option("chrf", affects_results=False,  # signatures have the stages'
-                                      help="metric of stages that name none")
+    coarse: Strategy = stage_option()
+    fine: Strategy = stage_option("standard")
+    keep: int | None = option(None, ge=1)
+    # which does not affect results, because signatures have the metrics of the stages
+    metric: AnyMetric = metric_option("chrf", affects_results=False)
 
     def __post_init__(self) -> None:
         for name in ("coarse", "fine"):
@@ -85,7 +83,6 @@ class Cascade(Options):
 class UncountedStage(StrategyWrapper):
     """A first stage with another metric, whose pairs are not counted."""
 
-    strategy: Strategy = stage_option(help="strategy of the stage")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [replace(ranking, pairs=0) for ranking in self.strategy.rank(segments)]
@@ -139,11 +136,11 @@ class AggregateToFine(MeanUtility, Options):
     cost = "n pairs, an average of m references, and k · m pairs, k = keep"
     tried = Budget("keep", "hypotheses")
     metric: AnyMetric = metric_option(needs=Ability.AVERAGES)
-    keep: int | None = option(None, ge=1, help=KEEP_HELP)
-    groups: int = option(1, ge=1, help=GROUPS_HELP)
-    contiguous: bool = option(False, help=CONTIGUOUS_HELP)
-    leave_self_out: bool = option(False, help=SELF_HELP)
-    seed: int = option(0, ge=0, help="seed of the random partition")
+    keep: int | None = option(None, ge=1)
+    groups: int = option(1, ge=1)
+    contiguous: bool = option(False)
+    leave_self_out: bool = option(False)
+    seed: int = option(0, ge=0)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         coarse = Aggregate(self.metric, self.groups, self.contiguous, self.seed)
@@ -172,9 +169,9 @@ class CoarseToFine(MeanUtility, Options):
     cost = "n · m pairs of the coarse metric, and k · m, k = keep"
     tried = Budget("keep", "hypotheses")
     metric: AnyMetric = metric_option()
-    coarse: AnyMetric = metric_option(help="cheaper metric of the first stage")
-    keep: int | None = option(None, ge=1, help=KEEP_HELP)
-    leave_self_out: bool = option(False, help=SELF_HELP)
+    coarse: AnyMetric = metric_option()
+    keep: int | None = option(None, ge=1)
+    leave_self_out: bool = option(False)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         coarse = UncountedStage(Standard(self.coarse, self.leave_self_out))

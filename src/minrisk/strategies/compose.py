@@ -14,12 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from minrisk._core.adapters import metric_option
 from minrisk._core.errors import InputError, Wording, needs_extra
 from minrisk._core.json_values import NOTHING, find_json, leaves, written
 from minrisk._core.lazy import lazy
-from minrisk._core.metric import AnyMetric
-from minrisk._core.options import Options, option
+from minrisk._core.options import option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import MeanUtility, PoolStrategy
@@ -30,7 +28,7 @@ _DIGITS = 9  # of utilities relative to the largest; smaller differences are tie
 
 
 @dataclass(frozen=True)
-class Compose(MeanUtility, PoolStrategy, Options):
+class Compose(MeanUtility, PoolStrategy):
     """a JSON answer with the consensus of the samples in each field
 
     Strings, booleans and numbers are decided by a majority vote, weighted like the references; a
@@ -43,9 +41,9 @@ class Compose(MeanUtility, PoolStrategy, Options):
         metric: the metric that judges hypotheses and the answer, such as `json-match` by field.
         schema: JSON schema of answers, or a file that contains it; needs minrisk[json].
         numbers: the most frequent number (vote), or the median.
-        lists: vote on their elements one by one, or on the list as a whole.
-        keys: names of fields, with commas between them; objects in lists stand for the same if
-            these agree.
+        lists: vote on elements of lists one by one, or on whole lists.
+        keys: fields that identify objects in lists, such as "id,name". Objects stand for the same
+            if these agree.
 
     Raises:
         InputError: if the schema is not valid.
@@ -62,11 +60,10 @@ class Compose(MeanUtility, PoolStrategy, Options):
     approximates_standard = False
     proposes = True
 
-    metric: AnyMetric = metric_option()
-    schema: str | None = option(None, help="JSON schema of answers, or a file that contains it")
-    numbers: Numbers = option("vote", help="most frequent number, or the median")
-    lists: Lists = option("elements", help="vote on elements of lists, or on whole lists")
-    keys: str | None = option(None, help='fields that identify objects in lists, such as "id,name"')
+    schema: str | None = option(None)
+    numbers: Numbers = option("vote")
+    lists: Lists = option("elements")
+    keys: str | None = option(None)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -22,11 +22,9 @@ from minrisk._core.segment import TIE, Confidence, Ranking, Segment
 from minrisk._core.strategy import (
     MeasuringStrategy,
     ScoreSource,
-    Strategy,
     averages_scores,
     last_stage,
     score_source,
-    stage_option,
 )
 from minrisk._core.token_confidence import CONFIDENCES
 from minrisk.plugins import Pool, option
@@ -66,9 +64,8 @@ class Confident(MeasuringStrategy):
     True
     """
 
-    strategy: Strategy = stage_option(help="strategy whose choice is judged")
-    resamples: int = option(1000, ge=1, help="number of draws from the posterior")
-    seed: int = option(0, ge=0, help="seed of the draws")
+    resamples: int = option(1000, ge=1)
+    seed: int = option(0, ge=0)
 
     def measured(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:
         choices = pool.answer_labels()

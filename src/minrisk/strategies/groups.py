@@ -17,7 +17,6 @@ from minrisk._core.arrays import Distinct, Floats, Ints, Points
 from minrisk._core.errors import InputError, Wording
 from minrisk._core.metric import Ability, AnyMetric, F, PartialStatistics
 from minrisk._core.strategy import (
-    SELF_HELP,
     Budget,
     MeanUtility,
     PoolStrategy,
@@ -44,8 +43,7 @@ class Standard(MeanUtility, PoolStrategy):
     name = "standard"
     papers = ("Eikema & Aziz 2020",)
     cost = "n · m pairs"
-    metric: AnyMetric = metric_option()
-    leave_self_out: bool = option(False, help=SELF_HELP)
+    leave_self_out: bool = option(False)
 
     def rank_pool(self, pool: Pool[Any]) -> Ranking:
         return pool.ranking(pool.utility(leave_self_out=self.leave_self_out))
@@ -82,12 +80,10 @@ class NByS(MeanUtility, PoolStrategy):
     papers = ("Eikema & Aziz 2022",)
     cost = "n · s pairs, s = subset"
     tried = Budget("subset", "references")
-    metric: AnyMetric = metric_option()
-    subset: int = option(ge=1, help="number of references")
-    first: bool = option(False, help="use the first references, as in the paper's scripts, "
-                                     "not random ones")
-    leave_self_out: bool = option(False, help=SELF_HELP)
-    seed: int = option(0, ge=0, help="seed of the random choice")
+    subset: int = option(ge=1)
+    first: bool = option(False)
+    leave_self_out: bool = option(False)
+    seed: int = option(0, ge=0)
 
     def rank_pool(self, pool: Pool[Any]) -> Ranking:
         return pool.ranking(pool.utility(self._columns(pool.segment), self.leave_self_out))
@@ -99,10 +95,6 @@ class NByS(MeanUtility, PoolStrategy):
                                      "to {count}", subset=self.subset, count=count))
         rng = None if self.first else segment_rng(self.seed, segment)
         return shuffled(segment, rng)[: self.subset]
-
-
-GROUPS_HELP = "number of averages; with more than one, aggregation is partial"
-CONTIGUOUS_HELP = "average neighbouring references, not a random partition"
 
 
 @dataclass(frozen=True)
@@ -129,9 +121,9 @@ class Aggregate(MeanUtility, PoolStrategy):
     cost = "n pairs, and an average of m references; n · s with s groups"
     tried = Budget("groups", "references")
     metric: AnyMetric = metric_option(needs=Ability.AVERAGES)
-    groups: int = option(1, ge=1, help=GROUPS_HELP)
-    contiguous: bool = option(False, help=CONTIGUOUS_HELP)
-    seed: int = option(0, ge=0, help="seed of the random partition")
+    groups: int = option(1, ge=1)
+    contiguous: bool = option(False)
+    seed: int = option(0, ge=0)
 
     def rank_pool(self, pool: Pool[Any]) -> Ranking:
         return pool.ranking(pool.utility_of_averages(self._split(pool.segment)))
@@ -178,9 +170,9 @@ class Centroid(MeanUtility, PoolStrategy):
     cost = "n · k pairs, k = centroids, and k-means of m references"
     tried = Budget("centroids", "references")
     metric: AnyMetric = metric_option(needs=Ability.AVERAGES | Ability.VECTORS)
-    centroids: int = option(16, ge=1, help="largest number of clusters")
-    iterations: int = option(10, ge=0, help="largest number of k-means iterations")
-    seed: int = option(0, ge=0, help="seed of the first centroids")
+    centroids: int = option(16, ge=1)
+    iterations: int = option(10, ge=0)
+    seed: int = option(0, ge=0)
 
     def rank_pool(self, pool: Pool[Any]) -> Ranking:
         return pool.ranking(pool.utility_of_averages(self._groups(pool)))

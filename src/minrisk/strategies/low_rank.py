@@ -13,7 +13,7 @@ import numpy as np
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.strategy import Budget, MeanUtility, PoolStrategy, segment_rng
-from minrisk.plugins import AnyMetric, Pool, Ranking, metric_option, option
+from minrisk.plugins import Pool, Ranking, option
 
 _MAX_BLOCKS = 32  # blocks of hypotheses
 
@@ -43,12 +43,11 @@ class LowRank(MeanUtility, PoolStrategy):
     papers = ("Trabelsi et al. 2024",)
     cost = "budget · n · m pairs, and a matrix completion"
     tried = Budget("budget", "pairs")
-    metric: AnyMetric = metric_option()
-    budget: float = option(0.125, gt=0, le=1, help="share of all pairs that is evaluated")
-    factors: int = option(8, ge=1, help="rank of the completed matrix")
-    ridge: float = option(5.0, gt=0, help="strength of regularization")
-    iterations: int = option(10, ge=0, help="number of iterations of alternating least squares")
-    seed: int = option(0, ge=0, help="seed of the choice of pairs and of the first factors")
+    budget: float = option(0.125, gt=0, le=1)
+    factors: int = option(8, ge=1)
+    ridge: float = option(5.0, gt=0)
+    iterations: int = option(10, ge=0)
+    seed: int = option(0, ge=0)
 
     def rank_pool(self, pool: Pool[Any]) -> Ranking:
         pool, inverse = pool.distinct_hypotheses()

@@ -25,15 +25,12 @@ from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import (
-    SELF_HELP,
     Budget,
     MeanUtility,
     PoolStrategy,
-    Strategy,
     WeightingStrategy,
-    stage_option,
 )
-from minrisk.strategies.cascade import KEEP_HELP, UncountedStage, best_rows, rank_among
+from minrisk.strategies.cascade import UncountedStage, best_rows, rank_among
 
 
 @dataclass(frozen=True)
@@ -91,10 +88,9 @@ class QualityThenMBR(Options):
     cost = "n estimates of quality, and k · k pairs, k = keep"
     tried = Budget("keep", "hypotheses")
     metric: AnyMetric = metric_option()
-    quality: AnyMetric = metric_option(needs=Ability.QUALITY,
-                                       help="metric that judges by the source alone")
-    keep: int | None = option(None, ge=1, help=KEEP_HELP)
-    leave_self_out: bool = option(False, help=SELF_HELP)
+    quality: AnyMetric = metric_option(needs=Ability.QUALITY)
+    keep: int | None = option(None, ge=1)
+    leave_self_out: bool = option(False)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         first = UncountedStage(Rerank(self.quality)).rank(segments)
@@ -115,7 +111,8 @@ class MBRBoN(Options):
     Args:
         metric: the metric of the MBR utility, its name or class, or a function.
         quality: the reward: a metric that needs only the source.
-        beta: factor of the MBR utility; it depends on the scales of the two metrics.
+        beta: factor of the MBR utility, which is added to the reward; it depends on the scales of
+            the two metrics.
         leave_self_out: skip the pair of a hypothesis with itself.
 
     Raises:
@@ -131,10 +128,9 @@ class MBRBoN(Options):
     cost = "n rewards, and n · m pairs"
     approximates_standard = False
     metric: AnyMetric = metric_option()
-    quality: AnyMetric = metric_option(needs=Ability.QUALITY,
-                                       help="reward: a metric that judges by the source alone")
-    beta: float = option(1.0, ge=0, help="factor of the MBR utility, which is added to the reward")
-    leave_self_out: bool = option(False, help=SELF_HELP)
+    quality: AnyMetric = metric_option(needs=Ability.QUALITY)
+    beta: float = option(1.0, ge=0)
+    leave_self_out: bool = option(False)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         rewards = [pool.quality() for pool in bind(self.quality, segments)]
@@ -173,10 +169,8 @@ class RewardWeighted(WeightingStrategy):
     """
 
     papers = ("Astudillo et al. 2025",)
-    strategy: Strategy = stage_option(help="strategy that ranks")
-    quality: AnyMetric = metric_option(needs=Ability.QUALITY,
-                                       help="reward: a metric that judges by the source alone")
-    beta: float = option(1.0, gt=0, help="divisor of the rewards")
+    quality: AnyMetric = metric_option(needs=Ability.QUALITY)
+    beta: float = option(1.0, gt=0)
 
     def weighted(self, segments: Sequence[Segment]) -> list[Segment]:
         judged = [segment if segment.self_columns is not None else
@@ -251,8 +245,7 @@ class Fuse(MeanUtility, PoolStrategy):
     cost = "one request, n · m pairs, and m for the answer"
     approximates_standard = False
     proposes = True
-    metric: AnyMetric = metric_option()
-    writer: AnyMetric = metric_option(needs=Ability.FUSION, help="metric that writes the answer")
+    writer: AnyMetric = metric_option(needs=Ability.FUSION)
 
     def rank_pool(self, pool: Pool[Any]) -> Ranking:
         ranking = pool.ranking(pool.utility())

@@ -133,8 +133,8 @@ class Prune(MeanUtility, PoolStrategy):
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
-        alpha: a hypothesis is dropped if it is behind the leader in more than this share of the
-            resamples; 1 drops none.
+        alpha: share of resamples, at each step, by which a hypothesis must be behind the leader to
+            be dropped; 1 drops none.
         start: number of references of the first step.
         most: number of references of the last step [default: all].
         resamples: number of resamples of the references.
@@ -150,16 +150,11 @@ class Prune(MeanUtility, PoolStrategy):
     papers = ("Cheng & Vlachos 2023",)
     cost = "n · start pairs, then fewer in each step"
     tried = Budget("alpha", values=(0.8, 0.9, 0.99))
-    metric: AnyMetric = metric_option()
-    alpha: float = option(0.99, ge=0, le=1,
-                          help="share of resamples, at each step, by which a hypothesis must be "
-                          "behind the leader to be dropped; 1 drops none")
-    start: int = option(16, ge=1, help="number of references of the first step")
-    most: int | None = option(None, ge=1,
-                              help="number of references of the last step; default: all")
-    resamples: int = option(500, ge=1,
-                           help="number of resamples of the references, to count wins")
-    seed: int = option(0, ge=0, help="seed of the random choices")
+    alpha: float = option(0.99, ge=0, le=1)
+    start: int = option(16, ge=1)
+    most: int | None = option(None, ge=1)
+    resamples: int = option(500, ge=1)
+    seed: int = option(0, ge=0)
 
     def rank_pool(self, pool: Pool[Any]) -> Ranking:
         rng = segment_rng(self.seed, pool.segment)
@@ -217,9 +212,8 @@ class Adaptive(MeanUtility, PoolStrategy):
     papers = ("Jinnai & Ariu 2024",)
     cost = "budget · n · m pairs, or about 2 · n if that is more"
     tried = Budget("budget", "pairs")
-    metric: AnyMetric = metric_option()
-    budget: float = option(0.125, gt=0, le=1, help="share of all pairs that may be evaluated")
-    seed: int = option(0, ge=0, help="seed of the order of references")
+    budget: float = option(0.125, gt=0, le=1)
+    seed: int = option(0, ge=0)
 
     def rank_pool(self, pool: Pool[Any]) -> Ranking:
         segment = pool.segment
@@ -258,8 +252,8 @@ class ControlVariate(MeanUtility, PoolStrategy):
     cost = "n means of the surrogate, and budget · n · m pairs"
     tried = Budget("budget", "pairs")
     metric: AnyMetric = metric_option(needs=Ability.SURROGATE)
-    budget: float = option(1 / 32, gt=0, le=1, help="share of all pairs that may be evaluated")
-    seed: int = option(0, ge=0, help="seed of the order of references")
+    budget: float = option(1 / 32, gt=0, le=1)
+    seed: int = option(0, ge=0)
 
     def rank_pool(self, pool: Pool[Any]) -> Ranking:
         pool, inverse = pool.distinct_hypotheses()

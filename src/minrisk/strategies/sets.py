@@ -24,8 +24,6 @@ from minrisk.strategies.cascade import UncountedStage, rank_among
 from minrisk.strategies.groups import Standard
 from minrisk.strategies.uncertain import THRESHOLD, clusters
 
-SIZE_HELP = "size of the set, if there are as many different texts"
-
 
 @dataclass(frozen=True)
 class Diverse(MeanUtility, PoolStrategy):
@@ -50,9 +48,8 @@ class Diverse(MeanUtility, PoolStrategy):
     papers = ("Jinnai et al. 2024a",)
     cost = "n · m pairs, and 2 · k · n similarities, k = size"
     approximates_standard = False
-    metric: AnyMetric = metric_option()
-    size: int = option(4, ge=1, help=SIZE_HELP)
-    diversity: float = option(1.0, help="weight of the similarity within the set")
+    size: int = option(4, ge=1)
+    diversity: float = option(1.0)
 
     def rank_pool(self, pool: Pool[Any]) -> Ranking:
         utility = pool.utility()
@@ -100,9 +97,8 @@ class Medoids(MeanUtility, PoolStrategy):
     papers = ("Jinnai et al. 2024a",)
     cost = "n · m pairs"
     approximates_standard = False
-    metric: AnyMetric = metric_option()
-    size: int = option(4, ge=1, help=SIZE_HELP)
-    exchanges: int = option(10, ge=0, help="largest number of rounds of exchanges")
+    size: int = option(4, ge=1)
+    exchanges: int = option(10, ge=0)
 
     def rank_pool(self, pool: Pool[Any]) -> Ranking:
         distinct, inverse = pool.distinct_hypotheses()
@@ -154,11 +150,11 @@ class Cluster(Options):
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
-        similarity: the metric that clusters them: an embedding of meanings or structures; or
-            answers (`exact-match`, `json-match`) or `outcomes`, for a majority vote within whose
-            winner MBR chooses; hypotheses without an answer do not vote.
-        threshold: the minimum agreement of a hypothesis with the centre of its cluster: its score,
-            as a share of the centre's score against itself.
+        similarity: the metric that clusters hypotheses. It embeds meanings or structures; or it
+            compares answers (`exact-match`, `json-match`) or `outcomes`, for a majority vote within
+            whose winner MBR chooses; hypotheses without an answer do not vote.
+        threshold: minimum agreement of a hypothesis with its cluster's centre, as a share of the
+            centre's score against itself.
 
     >>> import minrisk
     >>> samples = ["Yes.", "Yes!", "No, because of the rain.", "Yes, sure.", "No, it rains."]
@@ -172,10 +168,8 @@ class Cluster(Options):
     cost = "n · m similarities, and k · k pairs in a cluster of k"
     approximates_standard = False
     metric: AnyMetric = metric_option()
-    similarity: AnyMetric = metric_option(help="metric that clusters hypotheses")
-    threshold: float = option(THRESHOLD, ge=0, le=1,
-                              help="minimum agreement of a hypothesis with its cluster's centre, "
-                              "as a share of the centre's score against itself")
+    similarity: AnyMetric = metric_option()
+    threshold: float = option(THRESHOLD, ge=0, le=1)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         batch = as_batch(segments)

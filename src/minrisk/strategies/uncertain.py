@@ -18,10 +18,8 @@ from minrisk._core.arrays import Floats, Ints, first_places, numbered, sums
 from minrisk._core.segment import Ranking, Segment, Uncertainty
 from minrisk._core.strategy import (
     MeasuringStrategy,
-    Strategy,
     compares_texts,
     segment_rng,
-    stage_option,
 )
 from minrisk.plugins import Pool, bind, option
 
@@ -74,9 +72,9 @@ class Uncertain(MeasuringStrategy):
 
     Args:
         strategy: the strategy that ranks.
-        threshold: the minimum agreement of a hypothesis with the centre of its cluster: its score,
-            as a share of the centre's score against itself. Cosines are first converted to 1 - sine
-            of the angle, which is linear in the difference.
+        threshold: minimum agreement of a hypothesis with its cluster's centre, as a share of the
+            centre's score against itself. Cosines are first converted to 1 - sine of the angle,
+            which is linear in the difference.
         seed: seed of the references that estimate the mean utility, if the strategy leaves some
             out.
 
@@ -87,11 +85,8 @@ class Uncertain(MeasuringStrategy):
     (2, 0.75)
     """
 
-    strategy: Strategy = stage_option(help="strategy that ranks")
-    threshold: float = option(THRESHOLD, ge=0, le=1,
-                              help="minimum agreement of a hypothesis with its cluster's centre, "
-                              "as a share of the centre's score against itself")
-    seed: int = option(0, ge=0, help="seed of the references for the mean utility")
+    threshold: float = option(THRESHOLD, ge=0, le=1)
+    seed: int = option(0, ge=0)
 
     def measured(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:
         groups = clusters(ranking, pool, self.threshold, compares_texts(self.strategy))

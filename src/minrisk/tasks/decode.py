@@ -228,7 +228,7 @@ class MeasureOptions(Options):
         """The strategy, wrapped to add these measurements; the calibration has been read before."""
         if isinstance(strategy, WeightingStrategy):  # measurements are of the weighted references
             inner = self.wrap(strategy.strategy, confidence, seed, calibration)
-            return dataclasses.replace(strategy, strategy=inner)  # type: ignore[type-var]
+            return dataclasses.replace(strategy, strategy=inner)
         measured = strategy  # few runs need what is imported below
         if confidence or calibration is not None:
             from minrisk.strategies.confident import Confident

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 CometDtype = Literal["auto", "fp32", "tf32", "bf16", "fp16", "int8"]
 Aggregation = Literal["expected", "mean"]
-MODEL_HELP = "hub name, folder or .ckpt file of the model"
-AGGREGATION = "average of references: of first-layer outputs, or (the paper's) of embeddings"
 
 
 class PairScorer(Protocol):
@@ -100,13 +98,11 @@ class CometModel(NeuralModel):
     needs_source = True
     is_unified: ClassVar[bool]  # whether the model reads all texts as one sequence
 
-    model: str = option("Unbabel/wmt22-comet-da", help=MODEL_HELP)
-    encoder: str | None = option(
-        None, help="hub name or folder of the encoder's configuration and tokenizer")
-    dtype: CometDtype = option(  # type: ignore[assignment]  # one more than other models have
-        "auto", help="number format; auto is fp16 on CUDA (bf16 where numbers are too large for "
-                     "it), fp32 elsewhere; int8 is the encoder's on CPUs")
-    fast: bool = option(True, help="use packed batches and fused kernels where they can run")
+    model: str = option("Unbabel/wmt22-comet-da")
+    encoder: str | None = option(None)
+    # one more than other models have
+    dtype: CometDtype = option("auto")  # type: ignore[assignment]
+    fast: bool = option(True)
 
     def prepare(self) -> None:
         self._embedder.encoder  # noqa: B018 - which loads the model
@@ -124,8 +120,7 @@ class EmbeddingModel(CometModel):
 
     is_unified = False
 
-    cache: str | None = option(None, help="folder of a cache of embeddings that runs share",
-                               affects_results=False)
+    cache: str | None = option(None, affects_results=False)
 
     @property
     def concurrent_batches(self) -> int:
@@ -171,13 +166,14 @@ class Comet(EstimatorMetric, EmbeddingModel):
             time.
         device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is a GPU if there is one.
         tokens: maximum number of tokens in a batch; None chooses by the device.
-        encoder: hub name or folder of the encoder's configuration and tokenizer; None takes the
+        encoder: hub name or folder of the encoder's configuration and tokenizer. None takes the
             folder `encoder` beside the checkpoint, or the name in it.
-        fast: whether to use packed batches and fused kernels where supported.
-        cache: folder of a cache of embeddings that runs and processes may share; None disables it.
-        aggregation: what is averaged over references: "expected" the outputs of the first layer,
-            exactly; "mean" the embeddings, as in the paper.
-        memory: memory for scoring in GB; None is half of the free memory.
+        fast: use packed batches and fused kernels where they can run.
+        cache: folder of a cache of embeddings that runs and processes may share [default: no
+            cache].
+        aggregation: average of references: "expected" of the outputs of the first layer, exactly,
+            or "mean" of the embeddings, as in the paper.
+        memory: memory for scoring in GB [default: half of the free memory].
 
     Raises:
         InputError: when it is used, if the model cannot be read or is of another class.
@@ -195,9 +191,8 @@ class Comet(EstimatorMetric, EmbeddingModel):
     papers = ("Rei et al. 2020", "Rei et al. 2022a")
     cost = ("n + m runs of the encoder, n · m of a small estimator, or n with "
                            "averaged references")
-    aggregation: Aggregation = option("expected", help=AGGREGATION)
-    memory: float | None = option(None, gt=0,
-                                  help="gigabytes for scoring; default: half of what is free")
+    aggregation: Aggregation = option("expected")
+    memory: float | None = option(None, gt=0)
 
     @lazy
     def _scorer(self) -> PairScorer:
@@ -231,7 +226,7 @@ class CometQE(ReferenceFree, EmbeddingModel):
     name = "comet-qe"
     papers = ("Rei et al. 2020",)
     cost = "n runs of the encoder"
-    model: str = option("Unbabel/wmt20-comet-qe-da", help=MODEL_HELP)
+    model: str = option("Unbabel/wmt20-comet-qe-da")
 
     def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
         return self._quality_scorer.quality(hyps, self._checked(source, hyps))
@@ -289,7 +284,7 @@ class CometKiwi(ReferenceFree, UnifiedMetric):
     name = "comet-kiwi"
     papers = ("Rei et al. 2022b",)
     cost = "n runs of the model"
-    model: str = option("Unbabel/wmt22-cometkiwi-da", help=MODEL_HELP)
+    model: str = option("Unbabel/wmt22-cometkiwi-da")
 
     def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
         source = self._checked(source, hyps)
@@ -318,7 +313,7 @@ class XComet(UnifiedMetric):
     name = "xcomet"
     papers = ("Guerreiro et al. 2024", "Larionov et al. 2024", "Wan et al. 2022")
     cost = "n · m runs of the model"
-    model: str = option("Unbabel/XCOMET-XL", help=MODEL_HELP)
+    model: str = option("Unbabel/XCOMET-XL")
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows,
                source: WeightedRows | None = None) -> Floats:

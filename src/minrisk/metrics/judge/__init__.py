@@ -37,7 +37,6 @@ from minrisk.plugins import Metric, option
 
 _TOP_LOGPROBS = 20  # OpenAI's maximum
 _MAX_ACCOUNTS = 100_000  # hypotheses whose usage is stored until it is reported
-_TEMPLATE_HELP = "; has {source}, {rubric}, {lowest} and {highest} too"
 _OURS = ("messages", "model", "n", "stream")
 _FORMATS = {"response_format", "json_schema"}  # cannot be combined with a grammar
 
@@ -92,15 +91,15 @@ class Judge(ClientOptions, Metric[Objects]):
             {count}.
         fusion_tokens: maximum number of tokens of such a text.
         system: system message before every prompt.
-        answer: regular expression of the score in an answer: its first group, if it has one
-            [default: the first number].
-        logprobs: whether to request log-probabilities, for the expected score.
+        answer: regular expression of the score in an answer, or of its first group [default: the
+            first number].
+        logprobs: request log-probabilities, for the expected score.
         temperature: divisor of the logits; 0 is greedy.
         max_tokens: maximum number of tokens of an answer; a model that reasons first needs more.
-        extra: JSON object of further fields of a request; null leaves a field out.
+        extra: further fields of a request as a JSON object, such as {"top_k": 1}; null leaves one
+            out.
         max_characters: maximum number of characters of a prompt; a longer one is an error.
-        cache: SQLite file with the answers, which runs and processes may share [default: in
-            memory].
+        cache: SQLite file with the answers, which runs and processes may share.
 
     Raises:
         InputError: if an option is invalid, or there is no address of a server; when it is used, if
@@ -120,30 +119,22 @@ class Judge(ClientOptions, Metric[Objects]):
     cost = "n · m requests; n without references"
     loads_model = True  # for a single worker, which sends requests concurrently
 
-    rubric: str | None = option(None, help="what a good answer is, for {rubric} in prompts")
-    lowest: int = option(1, ge=0, le=999, help="worst score")
-    highest: int = option(5, ge=1, le=1000, help="best score; up to 9, the expected score is used")
-    prompt: str | None = option(
-        None, help="template of a prompt with {hypothesis} and {reference}" + _TEMPLATE_HELP)
-    quality_prompt: str | None = option(
-        None, help="template of a prompt without a reference, with {hypothesis}")
-    choice_prompt: str | None = option(
-        None, help="template of a prompt to choose among all, with {candidates}")
-    fusion_prompt: str | None = option(
-        None, help="template of a prompt to write a text from all, with {candidates}")
-    fusion_tokens: int = option(1024, ge=1, help="maximum number of tokens of such a text")
-    system: str | None = option(None, help="system message before every prompt")
-    answer: str | None = option(None, help="regular expression of the score in an answer (its "
-                                "first group, if any); default: the first number")
-    logprobs: bool = option(True, help="request log-probabilities, for the expected score")
-    temperature: float = option(0.0, ge=0, help="divisor of the logits; 0 is greedy")
-    max_tokens: int = option(16, ge=1, help="maximum number of tokens of an answer")
-    extra: str | None = option(
-        None, help='further fields of a request, such as {"top_k": 1}; null leaves one out')
-    max_characters: int = option(100_000, ge=1, affects_results=False,
-                                 help="maximum number of characters of a prompt")
-    cache: str = option(MEMORY, affects_results=False,
-                        help="SQLite file of a cache of answers, which processes may share")
+    rubric: str | None = option(None)
+    lowest: int = option(1, ge=0, le=999)
+    highest: int = option(5, ge=1, le=1000)
+    prompt: str | None = option(None)
+    quality_prompt: str | None = option(None)
+    choice_prompt: str | None = option(None)
+    fusion_prompt: str | None = option(None)
+    fusion_tokens: int = option(1024, ge=1)
+    system: str | None = option(None)
+    answer: str | None = option(None)
+    logprobs: bool = option(True)
+    temperature: float = option(0.0, ge=0)
+    max_tokens: int = option(16, ge=1)
+    extra: str | None = option(None)
+    max_characters: int = option(100_000, ge=1, affects_results=False)
+    cache: str = option(MEMORY, affects_results=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -38,10 +38,10 @@ class NeuralModel(SourceMetric):
 
     loads_model = True
 
-    model: str = option(help="hub name or folder of the model")
-    dtype: Dtype = option("auto", help="number format; auto is bf16 on CUDA, fp32 elsewhere")
-    device: str = option("auto", help="cuda, mps or cpu; auto is the best there is")
-    tokens: int | None = option(None, ge=1, help="maximum number of tokens in a batch")
+    model: str = option()
+    dtype: Dtype = option("auto")
+    device: str = option("auto")
+    tokens: int | None = option(None, ge=1)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle only the options; the receiving process loads the model."""

@@ -40,9 +40,9 @@ class BLEU(NgramMetric):
         tokenize: tokenizer of sacreBLEU; "13a", "zh", "char" and "none" are built in, the others
             need minrisk[bleu].
         smooth_method: smoothing of orders without a match, as sacreBLEU names it.
-        smooth_value: smoothing value; None is 0.1 for "floor" and 1 for "add-k".
-        effective_order: whether to skip orders for which a hypothesis is too short.
-        lowercase: whether case is ignored.
+        smooth_value: smoothing value of "floor" or "add-k" [default: 0.1 or 1].
+        effective_order: limit the order of n-grams to the length of the hypothesis.
+        lowercase: ignore case.
 
     Raises:
         InputError: if a value is out of range.
@@ -59,14 +59,12 @@ class BLEU(NgramMetric):
     core = "bleu"
     papers = ("Papineni et al. 2002",)
 
-    order: int = option(4, ge=1, le=_MAX_ORDER, help="maximum order of n-grams")
-    tokenize: Tokenize = option("13a", help="tokenizer")
-    smooth_method: SmoothMethod = option("exp", help="smoothing of orders without a match")
-    smooth_value: float | None = option(None, ge=0, le=_MAX_SMOOTH_VALUE,
-                                        help="value of floor or add-k; default: 0.1 or 1")
-    effective_order: bool = option(True, help="limit the order of n-grams to the length of the "
-                                   "hypothesis")
-    lowercase: bool = option(False, help="ignore case")
+    order: int = option(4, ge=1, le=_MAX_ORDER)
+    tokenize: Tokenize = option("13a")
+    smooth_method: SmoothMethod = option("exp")
+    smooth_value: float | None = option(None, ge=0, le=_MAX_SMOOTH_VALUE)
+    effective_order: bool = option(True)
+    lowercase: bool = option(False)
 
     def prepare(self) -> None:
         self._preprocessed([])

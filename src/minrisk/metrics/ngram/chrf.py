@@ -29,10 +29,10 @@ class ChrF(NgramMetric):
         order: maximum order of character n-grams.
         word_order: maximum order of word n-grams; 0 is chrF, 2 is chrF++.
         beta: weight of recall relative to precision.
-        whitespace: whether character n-grams include white space.
-        lowercase: whether case is ignored.
-        eps_smoothing: whether the score is the mean of the F-scores of all orders, as in chrF++.py
-            and NLTK, instead of the F-score of mean precision and recall.
+        whitespace: include white space in character n-grams.
+        lowercase: ignore case.
+        eps_smoothing: mean of the F-scores of all orders, as in chrF++.py and NLTK. Otherwise, the
+            score is the F-score of mean precision and recall.
 
     Raises:
         InputError: if both orders are 0, or a value is out of range.
@@ -49,14 +49,12 @@ class ChrF(NgramMetric):
     core = "chrf"
     papers = ("Popović 2015", "Popović 2017")
 
-    order: int = option(6, ge=0, le=_MAX_ORDER, help="maximum order of character n-grams")
-    word_order: int = option(0, ge=0, le=_MAX_ORDER,
-                             help="maximum order of word n-grams; 2 gives chrF++")
-    beta: float = option(2.0, gt=0, le=_MAX_BETA, help="weight of recall relative to precision")
-    whitespace: bool = option(False, help="include white space in character n-grams")
-    lowercase: bool = option(False, help="ignore case")
-    eps_smoothing: bool = option(
-        False, help="mean of the F-scores of all orders, as in chrF++.py and NLTK")
+    order: int = option(6, ge=0, le=_MAX_ORDER)
+    word_order: int = option(0, ge=0, le=_MAX_ORDER)
+    beta: float = option(2.0, gt=0, le=_MAX_BETA)
+    whitespace: bool = option(False)
+    lowercase: bool = option(False)
+    eps_smoothing: bool = option(False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

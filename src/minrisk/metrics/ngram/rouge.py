@@ -33,7 +33,7 @@ class Rouge(NgramMetric):
 
     Args:
         n: order of the word n-grams: 1 for ROUGE-1, 2 for ROUGE-2.
-        stemmer: whether Porter stems are compared instead of words; needs minrisk[rouge].
+        stemmer: compare Porter stems, not words; needs minrisk[rouge].
 
     >>> import minrisk
     >>> rouge = minrisk.Rouge(n=2)
@@ -45,8 +45,8 @@ class Rouge(NgramMetric):
     core = "chrf"
     papers = ("Lin 2004",)
 
-    n: int = option(1, ge=1, help="order of the word n-grams")
-    stemmer: bool = option(False, help="compare Porter stems, not words; needs minrisk[rouge]")
+    n: int = option(1, ge=1)
+    stemmer: bool = option(False)
 
     def prepare(self) -> None:
         _word_splitter(self.stemmer)
@@ -83,7 +83,7 @@ class RougeL(SequenceMetric):
     digits.
 
     Args:
-        stemmer: whether Porter stems are compared instead of words.
+        stemmer: compare Porter stems, not words.
 
     >>> import minrisk
     >>> rouge = minrisk.RougeL()
@@ -97,7 +97,7 @@ class RougeL(SequenceMetric):
     extra = "rouge"
     cost = "n · m longest common subsequences"
 
-    stemmer: bool = option(False, help="compare Porter stems, not words")
+    stemmer: bool = option(False)
 
     def features(self, texts: Sequence[str]) -> TokenSequences:
         return TokenSequences.of_words(map(_word_splitter(self.stemmer), texts))

@@ -11,9 +11,6 @@ from typing import Any
 
 from minrisk._core.errors import InputError, MissingExtra, needs_extra
 
-LOWERCASE_HELP = "ignore case"
-PUNCTUATION_HELP = "remove punctuation"
-
 
 def normalized(text: str, lowercase: bool, no_punct: bool) -> str:
     """The text, optionally without case and punctuation, with white space as single spaces."""

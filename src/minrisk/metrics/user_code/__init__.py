@@ -94,7 +94,7 @@ class Function(PairwiseMetric):
 
     source = by_source = error = False  # which are no options
 
-    function: Callable[[str, str], float] = option(help="score of a pair", affects_results=False)
+    function: Callable[[str, str], float] = option(affects_results=False)
 
     @property
     def name(self) -> str:

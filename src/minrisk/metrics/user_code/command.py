@@ -249,12 +249,12 @@ class Command(PairwiseMetric):
 
     Args:
         command: the program and its arguments, split as by a shell.
-        source: whether to send the source, too.
-        by_source: whether the program judges by the source alone, as a reward does: it is sent
-            hypothesis and source, and the metric works with `rerank`, too.
+        source: send the source too.
+        by_source: judge by the source alone, as a reward does: send hypothesis and source, no
+            reference. The metric then works with `rerank`, too.
         timeout: seconds to wait for an answer before the run fails.
         restarts: number of consecutive restarts without an answer before the run fails.
-        error: whether lower is better; scores are then negated.
+        error: negate the scores, of which lower is better.
 
     Raises:
         InputError: if there is no command; when it is used, if the program cannot be started, does
@@ -270,13 +270,12 @@ class Command(PairwiseMetric):
     name = "command"
     cost = "n · m lines for the program"
 
-    command: str = option(help="program and its arguments, split as by a shell")
-    source: bool = option(False, help="send the source too")
-    by_source: bool = option(False, help="judge by the source alone: send hypothesis and source, "
-                             "no reference")
-    timeout: float = option(60.0, gt=0, help="seconds to wait for an answer")
-    restarts: int = option(2, ge=0, help="number of restarts in a row without an answer")
-    error: bool = option(False, help="negate the scores, of which lower is better")
+    command: str = option()
+    source: bool = option(False)
+    by_source: bool = option(False)
+    timeout: float = option(60.0, gt=0)
+    restarts: int = option(2, ge=0)
+    error: bool = option(False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

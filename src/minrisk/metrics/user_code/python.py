@@ -27,12 +27,11 @@ class Python(PairwiseMetric):
 
     Args:
         function: "package.module:function", of an installed package or of the current folder.
-        source: whether the source is passed as a third argument.
-        by_source: whether the function judges by the source alone, as a reward does: it is called
-            with hypothesis and source, and the metric works with `rerank`, too.
-        lists: whether the function is called once, with a list for each argument, and returns a
-            list of scores.
-        error: whether lower is better; scores are then negated.
+        source: pass the source as a third argument.
+        by_source: judge by the source alone, as a reward does: pass hypothesis and source, no
+            reference. The metric then works with `rerank`, too.
+        lists: call it once, with a list for each argument; it returns a list of scores.
+        error: negate the scores, of which lower is better.
 
     Raises:
         InputError: when it is used, if there is no such function, or if it fails or returns
@@ -46,12 +45,11 @@ class Python(PairwiseMetric):
     name = "python"
     cost = "n · m calls of the function"
 
-    function: str = option(help="package.module:function, also of the current folder")
-    source: bool = option(False, help="pass the source as a third argument")
-    by_source: bool = option(False, help="judge by the source alone: pass hypothesis and source, "
-                             "no reference")
-    lists: bool = option(False, help="call it once, with a list for each argument")
-    error: bool = option(False, help="negate the scores, of which lower is better")
+    function: str = option()
+    source: bool = option(False)
+    by_source: bool = option(False)
+    lists: bool = option(False)
+    error: bool = option(False)
 
     @classmethod
     def class_of(cls, name: str) -> type | None:

@@ -39,13 +39,12 @@ class ExactMatch(Metric[WeightedRows]):
     match is an answer as a whole, so that gold answers may be plain.
 
     Args:
-        pattern: regular expression of the answer, which is the first group that matched, or the
-            whole match without groups; None is the whole text. Write groups that are only a part of
-            the answer as (?:...).
+        pattern: regular expression of the answer (its first group that matched, if any). None is
+            the whole text. Write groups that are only a part of the answer as (?:...).
         pick: which match of the pattern is the answer, "first" or "last".
-        lowercase: whether case is ignored.
-        whitespace: whether white space is compared, too.
-        numbers: whether numbers are compared by value, so that 1,000.0 equals 1000.
+        lowercase: ignore case.
+        whitespace: compare white space too.
+        numbers: compare numbers by value, so that 1,000.0 equals 1000.
 
     Raises:
         InputError: if the pattern is not a regular expression, or it is ambiguous which group is
@@ -63,12 +62,11 @@ class ExactMatch(Metric[WeightedRows]):
     cost = "n + m answers; votes are counted"
     is_vote = True
 
-    pattern: str | None = option(
-        None, help="regular expression of the answer (its first group that matched, if any)")
-    pick: Literal["first", "last"] = option("last", help="match of the pattern that is the answer")
-    lowercase: bool = option(False, help="ignore case")
-    whitespace: bool = option(False, help="compare white space too")
-    numbers: bool = option(False, help="compare numbers by value: 1,000.0 is 1000")
+    pattern: str | None = option(None)
+    pick: Literal["first", "last"] = option("last")
+    lowercase: bool = option(False)
+    whitespace: bool = option(False)
+    numbers: bool = option(False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -177,12 +175,12 @@ class Outcomes(ExactMatch):
     too. MBR-EXEC (Shi et al. 2022) and AlphaCode (Li et al. 2022) use such votes.
 
     Args:
-        pattern: regular expression of the part to compare, which is the first group that matched,
-            or the whole match without groups; None is the whole outcome.
+        pattern: regular expression of the part to compare (its first group that matched, if any).
+            None is the whole outcome.
         pick: which match of the pattern to compare, "first" or "last".
-        lowercase: whether case is ignored.
-        whitespace: whether white space is compared, too.
-        numbers: whether numbers are compared by value, so that 1,000.0 equals 1000.
+        lowercase: ignore case.
+        whitespace: compare white space too.
+        numbers: compare numbers by value, so that 1,000.0 equals 1000.
 
     Raises:
         InputError: if the pattern is not a regular expression; when it is used, if a segment has no

@@ -27,7 +27,8 @@ class JsonMatch(Metric[Objects]):
     in a code block, or follow other words. A text without JSON agrees with no other.
 
     Args:
-        by: `equal` values, or agreement by field: 2 * common / (fields of both).
+        by: whole values ("equal"), or the share of fields that agree ("field"): 2 * common /
+            (fields of both).
         ignore: paths of fields to ignore, such as "id,items[].time".
 
     >>> import minrisk
@@ -39,8 +40,8 @@ class JsonMatch(Metric[Objects]):
     name = "json-match"
     cost = "n · m comparisons of values"
 
-    by: Literal["equal", "field"] = option("equal", help="whole values, or field by field")
-    ignore: str | None = option(None, help='paths that do not count, such as "id,items[].time"')
+    by: Literal["equal", "field"] = option("equal")
+    ignore: str | None = option(None)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -51,8 +51,7 @@ class Symbolic(Metric[Objects]):
     is_vote = True
     features_per_segment = True  # answers are compared within a segment
 
-    timeout: float = option(60.0, gt=0, affects_results=False,
-                            help="seconds without a result after which a comparison fails")
+    timeout: float = option(60.0, gt=0, affects_results=False)
 
     def prepare(self) -> None:
         with needs_extra("the 'symbolic' metric", "math"):

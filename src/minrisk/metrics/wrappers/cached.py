@@ -38,8 +38,8 @@ class Cached(WrapperMetric):
 
     Args:
         metric: the inner metric, by object, class or name.
-        path: SQLite file of the cache, which several processes may share [default: in memory,
-            emptied at about a million pairs].
+        path: SQLite file of the cache, which several processes may share. In memory, it is emptied
+            at about a million pairs.
 
     Raises:
         InputError: if scores of the metric depend on more than the texts of a pair; when it is
@@ -56,8 +56,7 @@ class Cached(WrapperMetric):
     kind = "cached"
     cost = "that of its metric, once for each pair"
     metric: AnyMetric = inner(help="an inner metric, as in cached:comet", texts_only=True)
-    path: str = option(MEMORY, affects_results=False,
-                       help="SQLite file of the cache, which processes may share")
+    path: str = option(MEMORY, affects_results=False)
 
     def segment_features(self, segment: Segment, texts: Sequence[str]) -> Objects:
         return self.features(texts)

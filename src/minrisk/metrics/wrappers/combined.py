@@ -47,16 +47,18 @@ class Combined(DerivedMetric[_CombinedFeatures]):
     Args:
         metrics: the metrics, each by object, class or name.
         weights: weight of each metric [default: 1].
-        by: what is added: "score" the scores, which should have similar scales; "rank" the share of
-            all hypotheses of the segment that each one outranks by each metric, for each reference
-            (so strategies that drop hypotheses save nothing). "product" multiplies the scores,
-            which should not be negative (Eikema et al. 2025 multiply a utility by an embedding's
-            cosine: `chrf+embedding`, with `unit` of the embedding); references cannot be averaged
-            then. The others add normalised utilities of all hypotheses of the segment, so that
-            scales do not matter: "utility-rank" the share of different hypotheses that each one
-            outranks (Kovacs et al. 2024), "z-score" utilities with mean 0 and standard deviation 1,
-            "min-max" utilities from 0 to 1. They define no scores of pairs, so strategies that need
-            these reject them; strategies that drop hypotheses save nothing.
+        by: add scores or ranks for each reference, multiply scores, or add utilities that are
+            ranked or scaled over the segment. "score" adds the scores, which should have similar
+            scales; "rank" the share of all hypotheses of the segment that each one outranks by each
+            metric, for each reference (so strategies that drop hypotheses save nothing). "product"
+            multiplies the scores, which should not be negative (Eikema et al. 2025 multiply a
+            utility by an embedding's cosine: `chrf+embedding`, with `unit` of the embedding);
+            references cannot be averaged then. The others add normalised utilities of all
+            hypotheses of the segment, so that scales do not matter: "utility-rank" the share of
+            different hypotheses that each one outranks (Kovacs et al. 2024), "z-score" utilities
+            with mean 0 and standard deviation 1, "min-max" utilities from 0 to 1. They define no
+            scores of pairs, so strategies that need these reject them; strategies that drop
+            hypotheses save nothing.
 
     Raises:
         InputError: if there are no metrics, the number of weights differs from that of metrics, or
@@ -73,10 +75,8 @@ class Combined(DerivedMetric[_CombinedFeatures]):
     papers = ("Kovacs et al. 2024",)
     cost = "that of its metrics"
     metrics: tuple[AnyMetric, ...] = inner(help="inner metrics, as in chrf*0.5+comet", several=True)
-    weights: tuple[float, ...] = option((), help="weight of each metric; default: 1")
-    by: Literal["score", "rank", "product", "utility-rank", "z-score", "min-max"] = option(
-        "score", help="add scores or ranks for each reference, multiply scores, or add utilities "
-        "that are ranked or scaled over the segment")
+    weights: tuple[float, ...] = option(())
+    by: Literal["score", "rank", "product", "utility-rank", "z-score", "min-max"] = option("score")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -313,8 +313,8 @@ class Cutoff(WrapperMetric):
     papers = ("Eikema et al. 2025",)
     cost = "n · m scores of its metric"
     metric: AnyMetric = inner(help="an inner metric, as in cutoff:chrf")
-    threshold: float = option(help="smallest score that counts")
-    below: float | None = option(None, help="score of pairs below the threshold; default: 0")
+    threshold: float = option()
+    below: float | None = option(None)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -58,11 +58,11 @@ class Documents(WrapperMetric):
 
     Args:
         metric: the inner metric of sentences, by object, class or name.
-        split: where sentences end: "sentence" at line breaks, and after a full stop, question or
+        split: where sentences end. "sentence": at line breaks, and after a full stop, question or
             exclamation mark (with closing quotes) before white space, or anywhere if it is Chinese
-            or Japanese; "line" only at line breaks, for text that is already split.
+            or Japanese; "line": only at line breaks, for text that is already split.
         weights: weight of a sentence in its document: "uniform", or its "length" in characters.
-        exact: maximum number of sentences in either document for exact transport; longer documents
+        exact: maximum number of sentences in either document for exact transport. Longer documents
             are matched by Sinkhorn's iteration, whose scores are a little lower.
         regularization: weight of the entropy of a plan in Sinkhorn's iteration, relative to the
             range of the scores of a pair's sentences; 0.1 in the authors' code.
@@ -79,11 +79,10 @@ class Documents(WrapperMetric):
     papers = ("Jinnai 2025",)
     cost = "scores of all pairs of sentences, and n · m optimal transports"
     metric: AnyMetric = inner(help="an inner metric, as in documents:comet", texts_only=True)
-    split: Literal["sentence", "line"] = option("sentence", help="where sentences end")
-    weights: Literal["uniform", "length"] = option("uniform", help="weight of a sentence")
-    exact: int = option(16, ge=1, help="largest number of sentences for exact transport")
-    regularization: float = option(0.01, ge=0.005, le=10.0,
-                                   help="weight of the entropy in Sinkhorn's iteration")
+    split: Literal["sentence", "line"] = option("sentence")
+    weights: Literal["uniform", "length"] = option("uniform")
+    exact: int = option(16, ge=1)
+    regularization: float = option(0.01, ge=0.005, le=10.0)
 
     def features(self, texts: Sequence[str]) -> DocumentFeatures:
         split = [sentences(text, self.split == "line") for text in texts]

@@ -33,10 +33,10 @@ class BertScore(NeuralModel):
         dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
         device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is a GPU if there is one.
         tokens: maximum number of tokens in a batch; None chooses by the device.
-        layer: layer whose hidden states are compared; None is bert-score's choice for the model.
+        layer: layer whose hidden states are compared [default: bert-score's choice for the model].
         part: which score to use: "f1", "precision" or "recall".
         idf: source of inverse document frequencies: a file with a text per line, or "references",
-            the distinct references of the segment; None weighs all tokens equally.
+            the distinct references of the segment. None weighs all tokens equally.
         baseline: file of baseline scores, in bert-score's format, to rescale scores with.
 
     Raises:
@@ -53,14 +53,11 @@ class BertScore(NeuralModel):
     name = "bertscore"
     papers = ("Zhang et al. 2020",)
     cost = "n + m runs of the model, and n · m matchings of tokens"
-    model: str = option("google-bert/bert-base-multilingual-cased",
-                        help="hub name or folder of the model")
-    layer: int | None = option(None, help="layer that is compared; bert-score's choice unless "
-                               "given")
-    part: Literal["f1", "precision", "recall"] = option("f1", help="part of the match to use")
-    idf: str | None = option(None, help="file with a text per line by which rare tokens weigh "
-                                        "more, or 'references' for those of the segment")
-    baseline: str | None = option(None, help="file of baselines, in bert-score's format")
+    model: str = option("google-bert/bert-base-multilingual-cased")
+    layer: int | None = option(None)
+    part: Literal["f1", "precision", "recall"] = option("f1")
+    idf: str | None = option(None)
+    baseline: str | None = option(None)
 
     def prepare(self) -> None:
         self._matcher  # noqa: B018 - which loads the model

@@ -45,7 +45,7 @@ class Bleurt(CrossEncoder):
     papers = ("Sellam et al. 2020", "Pu et al. 2021")
     cost = "n · m runs of the model"
 
-    model: str = option("lucadiliello/BLEURT-20", help="hub name or folder of the model")
+    model: str = option("lucadiliello/BLEURT-20")
 
     @lazy
     def _scorer(self) -> BleurtScorer:

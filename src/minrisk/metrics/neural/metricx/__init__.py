@@ -58,9 +58,9 @@ class MetricX(CrossEncoder):
     cost = "n · m runs of the model"
     is_error = True
 
-    model: str = option(_MODEL, help="hub name or folder of the model")
-    tokenizer: str = option("google/mt5-large", help="hub name or folder of mT5's tokenizer")
-    version: Literal["24", "23"] = option("24", help="input format; 24 includes the source")
+    model: str = option(_MODEL)
+    tokenizer: str = option("google/mt5-large")
+    version: Literal["24", "23"] = option("24")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -110,7 +110,7 @@ class MetricXQE(ReferenceFree, MetricX):
     papers = ("Juraska et al. 2023", "Juraska et al. 2024")
     cost = "n runs of the model"
 
-    model: str = option(_MODEL, help="hub name or folder; for version 23, a QE model")
+    model: str = option(_MODEL)
 
     def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
         (text,) = self._texts(self._checked(source))

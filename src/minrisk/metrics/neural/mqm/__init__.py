@@ -18,12 +18,7 @@ from minrisk._core.errors import InputError, needs_extra
 from minrisk._core.groups import WeightedRows
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
-from minrisk.metrics.comet import (
-    AGGREGATION,
-    Aggregation,
-    EstimatorMetric,
-    PairScorer,
-)
+from minrisk.metrics.comet import Aggregation, EstimatorMetric, PairScorer
 from minrisk.metrics.comet.numpy_scorer import Array, NumpyScorer, layers
 from minrisk.metrics.embedding import Embedding
 
@@ -41,11 +36,12 @@ class MQM(EstimatorMetric):
     annotations of WMT. It runs in NumPy, or by torch on a GPU.
 
     Args:
-        model: file of weights written by experiments/mqm; None is the bundled one.
-        aggregation: what is averaged over references: "expected" the outputs of the first layer,
-            exactly; "mean" the embeddings.
+        model: file of weights written by experiments/mqm [default: the bundled one].
+        aggregation: average of references: "expected" of the outputs of the first layer, exactly,
+            or "mean" of the embeddings.
         device: "numpy", or a device of torch; "auto" is "cuda" if there is a GPU, else "numpy".
-        cache: folder of a cache of embeddings that runs and processes may share; None disables it.
+        cache: folder of a cache of embeddings that runs and processes may share [default: no
+            cache].
 
     Raises:
         InputError: when it is used, if the file does not contain such weights.
@@ -66,11 +62,10 @@ class MQM(EstimatorMetric):
     loads_model = True
     features_per_segment = Embedding.features_per_segment
 
-    model: str | None = option(None, help="file of weights from experiments/mqm; default: ours")
-    aggregation: Aggregation = option("expected", help=AGGREGATION)
-    device: str = option("auto", help="numpy, or a device of torch; auto is cuda, else numpy")
-    cache: str | None = option(None, help="folder of a cache of embeddings that runs share",
-                               affects_results=False)
+    model: str | None = option(None)
+    aggregation: Aggregation = option("expected")
+    device: str = option("auto")
+    cache: str | None = option(None, affects_results=False)
 
     def prepare(self) -> None:
         self._scorer  # noqa: B018 - which loads the model

@@ -41,12 +41,12 @@ class Reward(ReferenceFree, NeuralModel):
         device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is a GPU if there is one.
         tokens: maximum number of tokens in a batch; None chooses by the device.
         label: name of the label whose probability is the reward, for a model with several labels.
-        chat: whether to use the chat template, if the tokenizer has one.
-        endpoint: address of a server with /rerank, such as "http://localhost:8000/v1"; None loads
-            the model locally.
+        chat: use the tokenizer's chat template, if it has one.
+        endpoint: address of a server with /rerank that scores instead, such as
+            "http://localhost:8000/v1".
         timeout: seconds to wait for a whole response of the server.
         retries: number of retries after a transient error.
-        key_variable: environment variable that holds the API key.
+        key_variable: environment variable that holds the server's key.
 
     Raises:
         InputError: when it is used, if the model is not a classifier, or the server returns no
@@ -64,17 +64,12 @@ class Reward(ReferenceFree, NeuralModel):
     name = "reward"
     cost = "n runs of the model"
 
-    label: str | None = option(None, help="label whose probability is the reward, if the model "
-                               "has several")
-    chat: bool = option(True, help="use the tokenizer's chat template, if it has one")
-    endpoint: str | None = option(None, help="address of a server with /rerank, such as "
-                                  "http://localhost:8000/v1, that scores instead")
-    timeout: float = option(600.0, gt=0, affects_results=False,
-                            help="seconds to wait for a whole response of the server")
-    retries: int = option(6, ge=0, affects_results=False, help="number of retries after "
-                          "a transient error")
-    key_variable: str = option(KEY, affects_results=False,
-                               help="environment variable that holds the server's key")
+    label: str | None = option(None)
+    chat: bool = option(True)
+    endpoint: str | None = option(None)
+    timeout: float = option(600.0, gt=0, affects_results=False)
+    retries: int = option(6, ge=0, affects_results=False)
+    key_variable: str = option(KEY, affects_results=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
