@@ -13,9 +13,8 @@ export PIP_BUILD_CONSTRAINT := $(LOCK)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test test-core test-slow test-cpus test-newest test-oldest test-integrations integrations \
-        test-all dev names lock resolve \
-        fuzz fuzz-native fuzz-python sanitize lint types bench bench-quick bench-all docs docs-links dist \
-        wheels clean
+        test-all dev names lock resolve fuzz fuzz-native fuzz-python sanitize lint types bench \
+        bench-quick bench-all docs docs-links absolute-links dist wheels clean
 
 demo: $(VENV)/.installed
 	$(BIN)/minrisk demo --report demo.html
@@ -130,6 +129,11 @@ docs-links: $(VENV)/.docs
 # the native core by itself under sanitizers: memory and undefined behaviour, then data races
 sanitize:
 	$(MAKE) -C tests/native sanitize
+
+# for a release: absolute links in README.md, and addresses in pyproject.toml, which change these
+# files; REPOSITORY=https://... TAG=v1.2.3
+absolute-links:
+	$(PYTHON) tools/absolute_links.py $(REPOSITORY) $(TAG)
 
 # sdist and wheels in dist/, checked and tested with every PYTHONS (those that are found)
 dist: $(VENV)/.dist

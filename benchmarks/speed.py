@@ -1,4 +1,4 @@
-"""Makes the table of speed in the project's README from the results of the benchmarks.
+"""Makes the numbers of the project's README from the results of benchmarks and experiments.
 
 usage: python benchmarks/speed.py
 """
@@ -17,7 +17,32 @@ sys.path.append(str(HERE))  # also where it is loaded by its path
 import pages
 
 README = HERE.parent / "README.md"
+EXPERIMENTS = HERE.parent / "experiments"
 HEAD = ["1,024 samples of a sentence", "conditions", "minrisk", "others", "times faster"]
+
+
+def headlines() -> str:
+    """A number of quality for each kind of model, with its caveat, and one of speed."""
+    votes = _read(EXPERIMENTS, "calibration", "results.json")["metrics"]["exact-match"]
+    one, chosen, any_of = (votes["coverage"][name] for name in ("one", "chosen", "any_of"))
+    corpus = _read(EXPERIMENTS, "number-of-samples", "results.json")["corpora"]["en-fr"]
+    bleu = corpus["judges"]["BLEU"]
+    chrf = _read(HERE, "chrf", "results.json")
+    times = {(t["competitor"], t["work"]): t["median"] for t in chrf["choice"]["times"]}
+    ours, theirs = times["minrisk 1 thread", "exact"], times["fastchrf", "exact"]
+    return f"""\
+- **Language models**: on {votes["problems"]} problems of GSM8K, one sample of \
+Qwen2.5-0.5B-Instruct is right {one["value"]:.0%} of the time, and the
+  majority vote of 16 samples {chosen["value"]:.0%} (95% interval: {chosen["low"]:.0%} to \
+{chosen["high"]:.0%}). In [{1 - any_of["16"]["value"]:.0%} of the problems]\
+(docs/numbers/calibration.md), no sample is right.
+- **Translation**: on {corpus["segments"]} segments of news, one sample of OPUS-MT en-fr has \
+{bleu["mbr"]["1"]["score"]:.1f} BLEU, and the choice by chrF among 256
+  samples {bleu["mbr"]["256"]["score"]:.1f}; [beam search has {bleu["beam"]:.1f}]\
+(docs/numbers/number-of-samples.md), so there is no clear gain over it.
+- **Speed**: scoring all pairs of {chrf["choice"]["samples"]:,} samples by chrF takes \
+{milliseconds(ours)} ms on one thread of an {chrf["machine"]["cpu"]},
+  and {theirs:.0f} s with [fastChrF](docs/numbers/chrf.md). The choice is the same."""
 
 
 def table() -> str:
@@ -27,7 +52,7 @@ def table() -> str:
 
 
 def _process() -> str:
-    results = _read("chrf", "results.json")
+    results = _read(HERE, "chrf", "results.json")
     run = next(p for p in results["processes"] if p["strategy"] == "standard")
     return (f"The CPU is an {results['machine']['cpu']}. There `minrisk decode` of "
             f"{run['segments']} segments of 1,024\nsamples, exact, from compressed file to output, "
@@ -40,7 +65,7 @@ def _versions() -> str:
              "sampling": ("sampling", "cuda.json")}
     found: dict[str, list[str]] = {}
     for name, file in files.items():
-        m = _read(*file)["machine"]
+        m = _read(HERE, *file)["machine"]
         version = f"{m['minrisk']} on {m['date']}" if "date" in m else m["minrisk"]
         found.setdefault(version, []).append(name)
     each = [f"{version} ({', '.join(names)})" for version, names in found.items()]
@@ -48,7 +73,7 @@ def _versions() -> str:
 
 
 def _chrf() -> list[list[str]]:
-    results = _read("chrf", "results.json")
+    results = _read(HERE, "chrf", "results.json")
     times = {(t["competitor"], t["work"]): t["median"] for t in results["choice"]["times"]}
     conditions = "CPU, one thread each"
     return [_row(title, conditions, times["minrisk 1 thread", work], "fastchrf",
@@ -59,7 +84,7 @@ def _chrf() -> list[list[str]]:
 
 
 def _comet() -> list[list[str]]:
-    results = _read("comet", "cuda.json")
+    results = _read(HERE, "comet", "cuda.json")
     ours, theirs = results["ours"], results["theirs"]
     device = results["machine"]["device"].removeprefix("NVIDIA ")
     conditions = f"{device}, one sentence, random weights"
@@ -71,7 +96,7 @@ def _comet() -> list[list[str]]:
 
 
 def _sampling() -> list[str]:
-    results = _read("sampling", "cuda.json")
+    results = _read(HERE, "sampling", "cuda.json")
     found = results["translation"]
     each = {name: median(turn["wall"] for turn in turns) / found["segments"][name]
             for name, turns in found["times"].items()}
@@ -91,13 +116,13 @@ def milliseconds(seconds: float) -> str:
     return pages.number(1000 * seconds)
 
 
-def _read(folder: str, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((HERE / folder / name).read_text(encoding="utf-8"))
+def _read(where: Path, folder: str, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((where / folder / name).read_text(encoding="utf-8"))
     return found
 
 
 def main() -> None:
-    pages.fill(README, {"speed": table()})
+    pages.fill(README, {"headlines": headlines(), "speed": table()})
 
 
 if __name__ == "__main__":

@@ -66,6 +66,19 @@ def test_a_release_has_no_wheel_without_its_core():
         assert environment["MINRISK_REQUIRE_NATIVE"] == "1"
 
 
+def test_a_release_has_absolute_links():
+    """What a package index shows has no repository around it."""
+    tool = load_module(ROOT / "tools" / "absolute_links.py")
+    there = ("https://example.org/minrisk", "v1.2.3")
+    readme = tool.absolute((ROOT / "README.md").read_text(encoding="utf-8"), *there)
+    assert all(link.startswith(("https://", "#")) for link in re.findall(r"\]\(([^)]+)\)", readme))
+    for link in ("raw/v1.2.3/docs/images/consensus.svg", "blob/v1.2.3/docs/start.md#when",
+                 "tree/v1.2.3/experiments/reference-aggregation"):
+        assert f"({there[0]}/{link}" in readme
+    project = tool.with_addresses((ROOT / "pyproject.toml").read_text(encoding="utf-8"), *there)
+    assert tomllib.loads(project)["project"]["urls"]["Repository"] == there[0]
+
+
 def test_scripts_that_a_readme_runs_exist():
     pages = [page for folder in ("tests", "benchmarks", "experiments", "examples")
              for page in (ROOT / folder).rglob("*.md")]
