@@ -15,6 +15,7 @@ from typing import Any
 
 _FENCED = re.compile(r"```[a-zA-Z]*[^\S\n]*\n(.*?)```", re.DOTALL)
 _NUMBER = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([-+]?\d+))?")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _MAX_ZEROS = 20  # trailing zeros above which a number is written with an exponent
 _MAX_STARTS = 100  # positions in a text at which parsing is tried
 _MAX_DEPTH = 100  # nesting depth above which a value does not count as an answer
@@ -127,4 +128,6 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False)
+    # UTF-8 has no lone surrogates, so they stay escaped
+    return json.dumps(value) if _SURROGATE.search(text) else text

@@ -104,7 +104,8 @@ class Pool(Generic[F]):
         return Ranking.from_utility(utility, self.tally.pairs)
 
     def with_proposal(self, ranking: Ranking, text: str | None, reason: str | None = None,
-                      shares: Mapping[str, float] | None = None) -> Ranking:
+                      shares: Mapping[str, float] | None = None,
+                      judged: str | None = None) -> Ranking:
         """The ranking with an answer that need not be a hypothesis (`Proposal`).
 
         It is kept if its utility is at least that of the best hypothesis.
@@ -114,15 +115,17 @@ class Pool(Generic[F]):
             text: the proposed answer; None if there is none.
             reason: why it cannot be the answer, if that is known already.
             shares: the share of the samples that agree with each field of it.
+            judged: the answer whose utility decides; default: `text`.
         """
         best = float(ranking.utility[ranking.best])
         if text is None:
             reason, utility = reason or "there is no proposal", np.nan
         else:
             utility = self.utility_of(text)
-        if reason is None and text in self.segment.hypotheses:
-            reason = "the proposal is one of the samples"
-        if reason is None and not utility >= best - TIE * abs(best):
+        if reason is None and text == self.segment.hypotheses[ranking.best]:
+            reason = "the proposal is the best sample"
+        decisive = utility if judged is None or reason else self.utility_of(judged)
+        if reason is None and not decisive >= best - TIE * abs(best):
             reason = "its expected utility is lower than that of the best sample"
         return replace(ranking, pairs=self.tally.pairs,
                        proposal=Proposal(text, utility, best, reason, shares or {}))

@@ -34,8 +34,9 @@ class Compose(MeanUtility, PoolStrategy):
     Strings, booleans and numbers are decided by a majority vote, weighted like the references; a
     field is null or missing only where most samples say so. The elements of lists are voted on one
     by one, and objects in lists are first aligned: by keys, or so that their fields agree most. Of
-    equal votes, the better sample decides. The answer is kept if its expected utility is at least
-    that of the best sample, and if a schema allows it; otherwise the best sample is the answer.
+    equal votes, the better sample decides. The answer is kept if its expected utility, before
+    medians replace numbers, is at least that of the best sample, and if a schema allows it;
+    otherwise the best sample is the answer.
 
     Args:
         metric: the metric that judges hypotheses and the answer, such as `json-match` by field.
@@ -74,14 +75,19 @@ class Compose(MeanUtility, PoolStrategy):
         ballots = _ballots(pool.segment, ranking)
         if isinstance(ballots, str):
             return pool.with_proposal(ranking, None, ballots)
+        values = [*ballots.values()]
         composer = Composer(self.numbers, self.lists, self._keys)
-        value = composer.compose([*ballots.values()])
+        value = composer.compose(values)
         text = written(value, sort_keys=False)
-        if written(value) in ballots and pool.segment.self_columns is not None:
-            reason: str | None = "the proposal is one of the samples"
+        best = find_json(pool.segment.hypotheses[ranking.best])
+        if best is not NOTHING and written(value) == written(best):
+            reason: str | None = "the proposal is the best sample"
         else:
             reason = None if self._schema is None else violation(self._schema, text)
-        return pool.with_proposal(ranking, text, reason, composer.shares)
+        # metrics of equal fields prefer the most frequent number, which is not what was asked for
+        frequent = None if self.numbers == "vote" else written(
+            Composer("vote", self.lists, self._keys).compose(values), sort_keys=False)
+        return pool.with_proposal(ranking, text, reason, composer.shares, frequent)
 
     @property
     def _keys(self) -> list[str]:
