@@ -7,7 +7,7 @@ is, only a better model helps.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -77,9 +77,6 @@ class CoverageSummary:
     chosen: Estimate  # the choice is right
     any_of: Mapping[int, Estimate]  # any of k samples is right, by k
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
     def rows(self) -> Iterator[tuple[str, str, str]]:
         """Rows of a table."""
         named = {"one sample": self.one, "the choice": self.chosen} | {
@@ -88,16 +85,14 @@ class CoverageSummary:
             yield name, f"{share.value:.1%}", f"{share.low:.1%} to {share.high:.1%}"
 
 
-def pass_rates(segments: Sequence[Coverage]) -> dict[str, Floats]:
-    """For each segment, the probability that one sample is right, and any of 2, 4 and so on up to
-    the number of samples that all segments have.
+def pass_rates(segments: Sequence[Coverage]) -> dict[int, Floats]:
+    """For each segment, the probability that any of k samples is right: by k, which is 1, 2, 4 and
+    so on up to the number of samples that all segments have.
     """
     least = min(segment.samples for segment in segments)
-    sizes = sorted({2**power for power in range(1, least.bit_length()) if 2**power <= least}
-                   | ({least} if least > 1 else set()))
-    return {"one sample" if k == 1 else f"any of {k}": np.array(
-        [pass_at_k(segment.samples, segment.right, k) for segment in segments])
-        for k in (1, *sizes)}
+    powers = (2**power for power in range(least.bit_length()))
+    return {k: np.array([pass_at_k(segment.samples, segment.right, k) for segment in segments])
+            for k in sorted({*powers, least})}
 
 
 def summarised(segments: Sequence[Coverage]) -> CoverageSummary | None:
@@ -110,10 +105,9 @@ def summarised(segments: Sequence[Coverage]) -> CoverageSummary | None:
     def mean(values: Floats) -> Estimate:
         return estimate(lambda own, _, drawn: drawn @ own / drawn.sum(axis=1), values, ones, counts)
 
-    estimates = {name: mean(values) for name, values in pass_rates(segments).items()}
-    one = estimates.pop("one sample")
-    return CoverageSummary(one, mean(np.array([float(segment.chosen) for segment in segments])),
-                           {int(name.rpartition(" ")[2]): own for name, own in estimates.items()})
+    any_of = {k: mean(rates) for k, rates in pass_rates(segments).items()}
+    chosen = mean(np.array([float(segment.chosen) for segment in segments]))
+    return CoverageSummary(any_of.pop(1), chosen, any_of)
 
 
 @dataclass(frozen=True)
@@ -166,6 +160,7 @@ def coverage_scores(metric: AnyMetric, systems: Mapping[str, Sequence[Sampled]],
     for name, lines in systems.items():
         if all(line.samples for line in lines):
             rates = pass_rates([line.coverage(metric) for line in lines])
-            values |= {f"{name}: {what}": own for what, own in rates.items()}
+            values |= {f"{name}: {'one sample' if k == 1 else f'any of {k}'}": own
+                       for k, own in rates.items()}
     made = compare_means(values, resamples, test, seed)
     return {name: own for name, own in made.items() if name != first}

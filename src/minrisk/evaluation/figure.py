@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from minrisk._core.errors import InputError, needs_extra
 from minrisk.evaluation.calibration import CalibrationReport
 from minrisk.evaluation.study import Study
-from minrisk.evaluation.validation import Summary, TrialSummary
+from minrisk.evaluation.validation import TrialSummary, Validation
 from minrisk.io.store import write_whole
 
 _KINDS = (".png", ".svg", ".pdf")
@@ -62,7 +62,7 @@ def _figure_class() -> Any:
     return Figure
 
 
-def plot(summary: Summary, study: Study, path: str) -> None:
+def plot(summary: Validation, study: Study, path: str) -> None:
     figure = new_figure(9.6, 4.2)
     panels = figure.subplots(1, 2, sharey=True)
     panel(panels[0], "Top-1 accuracy", _curves(summary, lambda row: row.first))
@@ -150,7 +150,7 @@ def save(figure: Any, path: str) -> None:
     write_whole(path, [content.getvalue()])
 
 
-def _curves(summary: Summary, accuracy: Callable[[TrialSummary], float]) -> Iterator[Curve]:
+def _curves(summary: Validation, accuracy: Callable[[TrialSummary], float]) -> Iterator[Curve]:
     """One curve per strategy; if its budgets are shares of the whole, it starts at standard MBR."""
     spare = chain(OTHERS, repeat(_LAST))
     for name, group in groupby(summary.rows[1:], key=lambda row: row.trial.strategy):
@@ -160,7 +160,7 @@ def _curves(summary: Summary, accuracy: Callable[[TrialSummary], float]) -> Iter
                     _STYLES.get(name) or next(spare))
 
 
-def _effective(row: TrialSummary, summary: Summary) -> float:
+def _effective(row: TrialSummary, summary: Validation) -> float:
     """Pairs per hypothesis; strategies without pairs are plotted at 1, the end of the axis."""
     hypotheses = summary.exact.pairs / summary.references
     return max(1.0, row.pairs / hypotheses)

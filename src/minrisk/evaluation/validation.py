@@ -51,22 +51,38 @@ class TrialSummary:
 
 
 @dataclass(frozen=True)
-class Summary:
-    """The summaries of all trials, and the tolerance for the recommendation."""
+class Validation:
+    """The results of every strategy on the segments, and the recommended one.
 
-    rows: list[TrialSummary]  # standard MBR first
+    `str` returns the table of `minrisk validate`.
+
+    >>> import minrisk
+    >>> samples = ["the cat sat", "a cat sat", "the dog sat", "the cat ran", "cats sit"]
+    >>> found = minrisk.validate([samples], strategies=["n-by-s"], tolerance=100)
+    >>> [row.trial.label for row in found.rows]
+    ['standard', 'n-by-s subset n/2', 'n-by-s subset n/4']
+    >>> found.rows[0].lost
+    0.0
+    """
+
+    signature: str
+    rows: list[TrialSummary] = field(repr=False)  # each strategy at each budget, standard MBR first
     segments: int
     references: float  # mean number per segment
     gain: float
     tolerance: float  # largest acceptable loss, in units of the utility
     coverage: CoverageSummary | None = None  # for votes with gold answers
+    skipped: Sequence[str] = ()  # strategies that were not tried, with reasons
+    _study: Study | None = field(default=None, repr=False)
 
     @property
     def exact(self) -> TrialSummary:
+        """Standard MBR."""
         return self.rows[0]
 
     @property
     def fastest(self) -> TrialSummary:
+        """The fastest trial within the tolerance."""
         return min(self._tolerable, key=lambda row: row.seconds)
 
     @property
@@ -77,6 +93,7 @@ class Summary:
 
     @property
     def fewest_pairs(self) -> TrialSummary:
+        """The trial within the tolerance that evaluates the fewest pairs."""
         return min(self._tolerable, key=lambda row: (row.pairs, row.lost))
 
     @property
@@ -86,24 +103,44 @@ class Summary:
                 or row.lost_high <= self.tolerance]
 
     def as_json(self) -> dict[str, Any]:
-        return {"segments": self.segments, "references": self.references, "gain": self.gain,
-                "tolerance": self.tolerance, "recommended": self.recommended.trial.label,
-                "fastest": self.fastest.trial.label,
+        """The dictionary that `minrisk validate --format json` prints."""
+        return {"signature": self.signature, "segments": self.segments,
+                "references": self.references, "gain": self.gain, "tolerance": self.tolerance,
+                "recommended": self.recommended.trial.label, "fastest": self.fastest.trial.label,
                 "fewest_pairs": self.fewest_pairs.trial.label,
                 "trials": [row.as_json() for row in self.rows],
-                **({"coverage": self.coverage.as_json()} if self.coverage else {})}
+                **({"coverage": asdict(self.coverage)} if self.coverage else {})}
+
+    def save(self, path: FilePath) -> None:
+        """Write `as_json()` to a file."""
+        write_text(os.fspath(path), json.dumps(self.as_json(), indent=1) + "\n")
+
+    def plot(self, path: FilePath) -> None:
+        """Plot accuracy over effective references, as .png, .svg or .pdf (`minrisk[plot]`)."""
+        assert self._study is not None
+        from minrisk.evaluation.figure import check_figure, plot  # imports this module
+
+        check_figure(os.fspath(path))
+        plot(self, self._study, os.fspath(path))
+
+    def __str__(self) -> str:
+        assert self._study is not None
+        return "\n".join(report_lines(self, self._study.top))
 
 
 def summarise(trials: Iterable[Trial], segments: Sequence[TrialResults],
-              tolerance: float | None = None) -> Summary:
+              tolerance: float | None = None, study: Study | None = None,
+              skipped: Sequence[str] = ()) -> Validation:
+    """The means of all trials; `skipped` names strategies that could not be tried."""
     gain = fmean(segment.gain for segment in segments)
     shares = resampled_counts(len(segments)) / len(segments)
     rows = [_summarised(trial, segments, shares) for trial in trials]
     assert rows[0].trial == EXACT
-    references = fmean(segment.references for segment in segments)
-    return Summary(rows, len(segments), references, gain,
-                   _TOLERATED_SHARE * gain if tolerance is None else tolerance,
-                   covered([one.coverage for one in segments if one.coverage is not None]))
+    return Validation(
+        "" if study is None else study.signature, rows, len(segments),
+        fmean(segment.references for segment in segments), gain,
+        _TOLERATED_SHARE * gain if tolerance is None else tolerance,
+        covered([one.coverage for one in segments if one.coverage is not None]), skipped, study)
 
 
 def _summarised(trial: Trial, segments: Sequence[TrialResults], shares: Floats) -> TrialSummary:
@@ -133,7 +170,7 @@ def _interval(values: Floats, shares: Floats) -> tuple[float, float]:
     return max(float(low), least), min(float(high), most)
 
 
-def report_lines(summary: Summary, top: int, signature: str) -> Iterator[str]:
+def report_lines(summary: Validation, top: int) -> Iterator[str]:
     """The table with its header, an explanation, and recommendations."""
     rows = [("strategy", "budget", "top-1", f"top-{top}", "lost", "up to", "pairs", "ms"),
             *(_cells(row) for row in summary.rows)]
@@ -142,7 +179,7 @@ def report_lines(summary: Summary, top: int, signature: str) -> Iterator[str]:
            f"top-1, top-{top}: how often the string that\nexact MBR picks is the first, "
            f"or among the first {top}. lost: exact utility, against that string; up\n"
            "to: the upper end of its 95% interval over segments, which must be tolerated.\n"
-           f"ms: median per segment, features included.\n{signature}\n")
+           f"ms: median per segment, features included.\n{summary.signature}\n")
     yield from _recommendations(summary)
     if summary.coverage is not None:
         yield ""
@@ -167,14 +204,14 @@ def _cells(row: TrialSummary) -> tuple[str, ...]:
             f"{1000 * row.seconds:.1f}")
 
 
-def _recommendations(summary: Summary) -> Iterator[str]:
+def _recommendations(summary: Validation) -> Iterator[str]:
     yield (f"Exact MBR gains {summary.gain:.3g} over a sample at random; "
            f"a loss of {summary.tolerance:.3g} is tolerated.")
     yield f"By time:  {_by_time(summary)}"
     yield f"By pairs: {_by_pairs(summary)}"
 
 
-def _by_time(summary: Summary) -> str:
+def _by_time(summary: Validation) -> str:
     fastest, exact = summary.fastest, summary.exact
     if fastest is exact:
         return f"standard, which is exact and the fastest anyway: {_ms(exact)} a segment."
@@ -185,7 +222,7 @@ def _by_time(summary: Summary) -> str:
             f"it loses {_lost(fastest)}.")
 
 
-def _by_pairs(summary: Summary) -> str:
+def _by_pairs(summary: Validation) -> str:
     fewest, exact = summary.fewest_pairs, summary.exact
     if fewest is exact:
         return "standard; nothing with fewer pairs stays within the tolerance."
@@ -199,59 +236,3 @@ def _lost(row: TrialSummary) -> str:
 
 def _ms(row: TrialSummary) -> str:
     return f"{1000 * row.seconds:.3g} ms"
-
-
-@dataclass(frozen=True)
-class Validation:
-    """The results of every strategy on the segments, and the recommended one.
-
-    `str` returns the table of `minrisk validate`.
-
-    >>> import minrisk
-    >>> samples = ["the cat sat", "a cat sat", "the dog sat", "the cat ran", "cats sit"]
-    >>> found = minrisk.validate([samples], strategies=["n-by-s"], tolerance=100)
-    >>> [row.trial.label for row in found.rows]
-    ['standard', 'n-by-s subset n/2', 'n-by-s subset n/4']
-    >>> found.rows[0].lost
-    0.0
-    """
-
-    summary: Summary = field(repr=False)
-    signature: str
-    skipped: Sequence[str] = ()  # strategies that were not tried, with reasons
-    _study: Study | None = field(default=None, repr=False)
-
-    @property
-    def rows(self) -> list[TrialSummary]:
-        """Each strategy at each budget: standard MBR first."""
-        return self.summary.rows
-
-    @property
-    def recommended(self) -> TrialSummary:
-        """The fastest trial within the tolerance, unless standard MBR is nearly as fast."""
-        return self.summary.recommended
-
-    @property
-    def fewest_pairs(self) -> TrialSummary:
-        """The trial within the tolerance that evaluates the fewest pairs."""
-        return self.summary.fewest_pairs
-
-    def as_json(self) -> dict[str, Any]:
-        """The dictionary that `minrisk validate --format json` prints."""
-        return {"signature": self.signature} | self.summary.as_json()
-
-    def save(self, path: FilePath) -> None:
-        """Write `as_json()` to a file."""
-        write_text(os.fspath(path), json.dumps(self.as_json(), indent=1) + "\n")
-
-    def plot(self, path: FilePath) -> None:
-        """Plot accuracy over effective references, as .png, .svg or .pdf (`minrisk[plot]`)."""
-        assert self._study is not None
-        from minrisk.evaluation.figure import check_figure, plot  # imports this module
-
-        check_figure(os.fspath(path))
-        plot(self.summary, self._study, os.fspath(path))
-
-    def __str__(self) -> str:
-        assert self._study is not None
-        return "\n".join(report_lines(self.summary, self._study.top, self.signature))

@@ -103,8 +103,7 @@ class Validating:
                skipped: Sequence[str] = ()) -> Validation:
         """The result of the run; `skipped` names strategies that could not be tried."""
         results = self._results(config, collected)
-        summary = summarise(self.study.trials, results, self._scope.tolerance)
-        return Validation(summary, self.study.signature, skipped, self.study)
+        return summarise(self.study.trials, results, self._scope.tolerance, self.study, skipped)
 
     def _results(self, config: RunOptions,
                   collected: Sequence[TrialResults | None]) -> list[TrialResults]:
