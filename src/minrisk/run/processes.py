@@ -297,8 +297,8 @@ def _serve(pool: WorkerPool, number: int, connection: Connection) -> None:
         try:
             block = connection.recv()
             with progress_listener(_Reporter(connection)):
-                made = pool.run_block(block)
-            connection.send_bytes(pool.pickled(block, made))
+                made = pool.run_pickled(block)
+            connection.send_bytes(made)
         except (EOFError, ConnectionError):
             return
 

@@ -286,5 +286,4 @@ class _Actor:
         item = pickle.loads(pickled)
         if not isinstance(item, Block):
             return pickled
-        made = FatalItem(self._error) if self._error else self._pool.run_block(item)
-        return self._pool.pickled(item, made)
+        return pickle.dumps(FatalItem(self._error)) if self._error else self._pool.run_pickled(item)

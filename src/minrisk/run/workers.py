@@ -221,15 +221,11 @@ class WorkerPool:
                 before = clock.seconds
 
     def run_block(self, block: Block) -> Block | FatalItem:
-        """Run the stages on a block in a worker, which is a process of its own.
-
-        The time limit is an alarm of the process, and its warnings are collected.
-        """
+        """Run the stages on a block in a worker, which is a process or a thread."""
         seconds: Seconds = dict(block.seconds)
         items: list[Any] = []
         reason = None
-        with (warnings.catch_warnings(record=not self.quiet) as caught,
-              Deadline(self.segment_timeout) as deadline):
+        with Deadline(self.segment_timeout) as deadline:
             try:
                 begun = deadline.begun(block.items)
                 items = list(deadline.finished(self.stream(begun, seconds)))
@@ -237,9 +233,25 @@ class WorkerPool:
                 return FatalItem(error)
             except BaseException as error:  # a bug in minrisk or a library
                 reason = _reason(error)
-        shown = tuple(dict.fromkeys(message_of(w.message) for w in caught or ()))
-        block = replace(block, seconds=seconds, warnings=(*block.warnings, *shown))
+        block = replace(block, seconds=seconds)
         return replace(block, items=items) if reason is None else self._one_by_one(block, reason)
+
+    def run_pickled(self, block: Block) -> bytes:
+        """The pickled result of a block, with its warnings; for workers that are processes.
+
+        Records that cannot be pickled become failures.
+        """
+        with warnings.catch_warnings(record=not self.quiet) as caught:
+            made = self.run_block(block)
+        if isinstance(made, Block):
+            shown = dict.fromkeys(message_of(one.message) for one in caught or ())
+            made = replace(made, warnings=(*made.warnings, *shown))
+        try:
+            return pickle.dumps(made)
+        except UNSENDABLE:
+            assert isinstance(made, Block)
+            sendable = [self._sendable(block, item) for item in made.items]
+            return pickle.dumps(replace(made, items=sendable))
 
     def refuse(self, block: Block, reason: str) -> Block:
         """Fail all records of a block for this reason."""
@@ -251,15 +263,6 @@ class WorkerPool:
         for stage in stages:
             failed = stage(failed)
         return replace(block, items=list(failed))
-
-    def pickled(self, block: Block, made: Block | FatalItem) -> bytes:
-        """The pickled result of a block; records that cannot be pickled become failures."""
-        try:
-            return pickle.dumps(made)
-        except UNSENDABLE:
-            assert isinstance(made, Block)
-            sendable = [self._sendable(block, item) for item in made.items]
-            return pickle.dumps(replace(made, items=sendable))
 
     def _sendable(self, block: Block, item: Any) -> Any:
         try:
@@ -276,10 +279,10 @@ class WorkerPool:
             return self.refuse(block, reason)
         items: list[Any] = []
         for single in block.singles():
-            made = self.run_block(replace(single, seconds=block.seconds, warnings=block.warnings))
+            made = self.run_block(replace(single, seconds=block.seconds))
             if isinstance(made, FatalItem):
                 return made
-            block = replace(block, seconds=made.seconds, warnings=made.warnings)
+            block = replace(block, seconds=made.seconds)
             items += made.items
         return replace(block, items=items)
 
