@@ -11,7 +11,7 @@ from commands import run, write
 from minrisk import InputError, MissingExtra
 from minrisk.cli import SOME_FAILED
 from minrisk.io.files import Input, Output, file_key
-from minrisk.io.inputs import open_input
+from minrisk.io.inputs import InputFile
 from minrisk.io.remote import redact, redact_url
 
 fsspec = pytest.importorskip("fsspec", reason="needs the extra minrisk[fsspec]")
@@ -53,7 +53,7 @@ def test_parquet_is_streamed_and_tells_how_far_it_is(tmp_path, monkeypatch):
     rows = [{"samples": [f"text {i}"]} for i in range(10)]
     parquet.write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=4)
     monkeypatch.setattr("minrisk.io.parquet._ROWS", 3)
-    source = open_input(str(path))
+    source = InputFile.at(str(path)).open()
     lines = iter(source)
     assert json.loads(next(lines)) == rows[0]
     assert source.number == 1

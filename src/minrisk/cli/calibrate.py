@@ -16,7 +16,7 @@ from minrisk._core.registry import METRICS
 from minrisk.cli.command import command
 from minrisk.cli.components import Component, MetricOptions, Names
 from minrisk.cli.decode import InputOptions
-from minrisk.cli.execute import QUIET_HELP, configure_process
+from minrisk.cli.execute import QUIET_HELP
 from minrisk.evaluation.figure import check_figure
 from minrisk.io.files import check_writable
 from minrisk.io.store import check_new, write_text
@@ -87,7 +87,6 @@ def calibrate(metric: GoldMetric, inputs: InputOptions, options: CalibrateOption
     each signal tells right from wrong: AUROC, the area under the risk-coverage curve (AURC), and
     calibration error and Brier score of probabilities that a logistic map of the other half gives.
     """
-    configure_process(output.quiet)
     output.check(inputs)
     report = report_of(list(inputs.paths()), options, metric.made())
     if report.calibration.signature is None:

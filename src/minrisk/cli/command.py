@@ -9,6 +9,7 @@ then click parses the arguments with the options of the components added.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -19,6 +20,7 @@ import click
 
 from minrisk._core.adapters import clear_metric_cache
 from minrisk._core.errors import InputError, MinriskError, nearest
+from minrisk._core.process import set_threads
 from minrisk._core.registry import METRICS
 from minrisk.cli.components import REFERENCES, Component, ComponentOptions, Names, names_in
 from minrisk.cli.options import CONFIG, FieldOption, entries, parameters, set_flags
@@ -79,6 +81,9 @@ class OptionsCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         assert self.callback is not None
         clear_metric_cache()  # an earlier run in this process may have read other files
+        if ctx.params.get("quiet"):
+            warnings.simplefilter("ignore")
+        set_threads(ctx.params.get("threads"))
         return ctx.invoke(self.callback, *(_filled(group, ctx) for group in self.groups))
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:

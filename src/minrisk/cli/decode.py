@@ -12,7 +12,7 @@ from minrisk._core.errors import InputError, Wording
 from minrisk._core.options import flag
 from minrisk.cli.command import command
 from minrisk.cli.components import StrategyOptions
-from minrisk.cli.execute import CommandRun, configure_process, execute
+from minrisk.cli.execute import CommandRun, execute
 from minrisk.cli.options import argument
 from minrisk.io.inputs import input_files
 from minrisk.io.text import TextFiles
@@ -100,7 +100,6 @@ def decode(method: StrategyOptions, segments: SegmentInput, options: CommandRun,
     fields pass through. Files may be compressed (gz, xz, zst), Parquet, URLs or patterns; `-`,
     or none, is standard input. A finished output appears whole.
     """
-    configure_process(options.quiet, options.threads)
     decoding = segments.decoding(segments.corpus(), method.make())
     return execute(options, output.job(decoding, options, method.seed or 0)).code
 
@@ -121,7 +120,6 @@ def export(method: StrategyOptions, segments: SegmentInput, options: CommandRun,
     {"prompt", "chosen", "rejected"} for preference learning (Yang et al. 2023), as TRL's DPO
     trainer reads them.
     """
-    configure_process(options.quiet, options.threads)
     decoding = segments.decoding(segments.corpus(), method.make())
     result = execute(options, output.job(decoding, options))
     if result.counts["without_pairs"] and not options.quiet:

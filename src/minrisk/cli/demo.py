@@ -22,7 +22,7 @@ from minrisk._core.segment import Ranking, Segment
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy, segment_rng
 from minrisk.cli.command import command
-from minrisk.cli.execute import QUIET_HELP, command_progress, configure_process
+from minrisk.cli.execute import QUIET_HELP, command_progress
 from minrisk.cli.score import echo_table
 from minrisk.io.files import Input
 from minrisk.io.formats import json_line
@@ -152,7 +152,6 @@ def demo(options: DemoOptions) -> None:
 
     They are translations of English sentences into French, sampled from a model.
     """
-    configure_process(options.quiet, options.threads)
     with as_file(files("minrisk") / "data" / "demo.jsonl.xz") as bundled:
         path = options.data or str(bundled)
         if options.samples:

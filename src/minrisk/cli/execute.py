@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import click
 
 from minrisk._core.errors import MinriskError, Wording
 from minrisk._core.options import flag
-from minrisk._core.process import progress_listener, set_threads
+from minrisk._core.process import progress_listener
 from minrisk.cli import INTERRUPTED, SOME_FAILED
 from minrisk.cli.options import as_flags, flags
 from minrisk.io import remote
@@ -35,13 +34,6 @@ from minrisk.run.stages import Map, written
 QUIET_HELP = "Print nothing but errors on standard error."
 _SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens", "judge_requests",
           "judge_prompt_tokens", "judge_completion_tokens")  # counts in the summary
-
-
-def configure_process(quiet: bool, threads: int | None = None) -> None:
-    """Set the number of threads of this process, and suppress its warnings if quiet."""
-    if quiet:
-        warnings.simplefilter("ignore")
-    set_threads(threads)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from minrisk._core.options import flag
 from minrisk.cli.command import command
 from minrisk.cli.components import StrategyOptions
 from minrisk.cli.decode import JsonInput
-from minrisk.cli.execute import CommandRun, configure_process, execute
+from minrisk.cli.execute import CommandRun, execute
 from minrisk.evaluation.metric_bias import bias_message, origin_of
 from minrisk.io import remote
 from minrisk.io.files import Input, check_writable
@@ -69,7 +69,6 @@ def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun
     without a server and without the network. Fields `beam`, `beam5`, `greedy` and the like are
     outputs to compare the choice with, as those of --against.
     """
-    configure_process(options.quiet, options.threads)
     options.check_target()
     decoding = segments.decoding(segments.corpus(), method.make(), PageReader)
     inspecting = Inspecting(decoding, segments.view(output, method.seed or 0), output)

@@ -15,10 +15,10 @@ from minrisk._core.segment import Segment
 from minrisk._core.signature import signature
 from minrisk.cli.command import command
 from minrisk.cli.components import MetricOptions
-from minrisk.cli.execute import QUIET_HELP, command_progress, configure_process, summary
+from minrisk.cli.execute import QUIET_HELP, command_progress, summary
 from minrisk.cli.options import argument
 from minrisk.io.files import Output
-from minrisk.io.inputs import PARQUET, InputFile, is_json, open_input
+from minrisk.io.inputs import PARQUET, InputFile, is_json
 from minrisk.io.records import Record, error_location
 from minrisk.io.segments import ReferenceFile, SampleReader, parse
 from minrisk.io.store import check_new, write_text
@@ -70,9 +70,9 @@ def rank(metric: MetricOptions, options: RankOptions) -> None:
     some. Files may be compressed, or URLs. They are read once, a part at a time, by as many workers
     as there are: any number of references fits into memory.
     """
-    configure_process(options.quiet, options.threads)
-    for path in options.references:
-        open_input(path)  # fail before the work begins if a file is missing
+    files = [InputFile.at(path) for path in options.references]
+    for file in files:
+        file.open()  # fail before the work begins if it is missing
     strategy = make_strategy(options.strategy, metric.make())
     record = _hypotheses(options.hypotheses, strategy.metric.is_vote)
     assert record.segment is not None
@@ -80,10 +80,9 @@ def rank(metric: MetricOptions, options: RankOptions) -> None:
     progress.note(signature(strategy).brief)
     with summary(progress, is_stream=True):
         decoder = PartsDecoder(as_parts_strategy(strategy), record.segment)
-        files = tuple(ReferenceFile(InputFile.at(path).location, path)
-                      for path in options.references)
+        parts = [ReferenceFile(file.location, file.name) for file in files]
         with redirect_stdout(sys.stderr):  # what a metric prints must not mix with results
-            part = sum_parts(decoder, files, options)
+            part = sum_parts(decoder, parts, options)
         ranking = decoder.ranking(part)
         writer = ChoiceWriter(nbest=options.nbest, utilities=options.utilities)
         _write(options.output, writer(record.replace(ranking=ranking)))
@@ -100,7 +99,7 @@ def _write(path: str, line: str) -> None:
 
 def _hypotheses(path: str, is_vote: bool) -> Record:
     """The record with the single segment to rank."""
-    source = open_input(path)
+    source = InputFile.at(path).open()
     texts = [source.text(line, number) for number, line in enumerate(source, 1)]
     record = Record(0, 0, source.name, 1)
     if not is_json("auto", path, texts[0].encode() if texts else b""):

@@ -8,7 +8,7 @@ from minrisk._core.options import flag
 from minrisk.cli.command import command
 from minrisk.cli.components import SamplerOptions, StrategyOptions
 from minrisk.cli.decode import InputOptions
-from minrisk.cli.execute import CommandRun, configure_process, execute
+from minrisk.cli.execute import CommandRun, execute
 from minrisk.tasks.sample import PromptOptions, SampleOutput, Sampling
 from minrisk.tasks.translate import ANSWER_SAMPLES, AnswerOutput, TranslationOutput, voting_metric
 
@@ -46,7 +46,6 @@ def sample(sampling: SamplerOptions, prompts: PromptInput, options: CommandRun,
     "logprobs"}, and "references" with "weights" where --reference-samples draws some. Beside a
     file, FILE.run.json says how it was made.
     """
-    configure_process(options.quiet, options.threads)
     return execute(options, output.job(prompts.sampling(sampling), options)).code
 
 
@@ -63,7 +62,6 @@ def translate(sampling: SamplerOptions, prompts: PromptInput, method: StrategyOp
     source a line, or JSON lines: {"source": "..."} with "id", and "prompt" or "messages" to give
     the model instead, where there are some.
     """
-    configure_process(options.quiet, options.threads)
     drawn = prompts.sampling(sampling)
     strategy = method.make(voting_metric(drawn.sampler))
     return execute(options, output.job(drawn, strategy, options)).code
@@ -82,7 +80,6 @@ def answer(sampling: SamplerOptions, prompts: AnswerInput, method: StrategyOptio
     or {"messages": [...]}. With --metric exact-match, or --vote PATTERN at an --endpoint, it is
     self-consistency: the output has the answer and its votes.
     """
-    configure_process(options.quiet, options.threads)
     drawn = prompts.sampling(sampling)
     strategy = method.make(voting_metric(drawn.sampler))
     return execute(options, output.job(drawn, strategy, options)).code

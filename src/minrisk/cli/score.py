@@ -19,7 +19,7 @@ from minrisk._core.process import MAX_THREADS
 from minrisk._core.registry import METRICS
 from minrisk.cli.command import command
 from minrisk.cli.components import MetricsOptions
-from minrisk.cli.execute import QUIET_HELP, configure_process
+from minrisk.cli.execute import QUIET_HELP
 from minrisk.cli.options import argument
 from minrisk.evaluation.ablation import ablated
 from minrisk.evaluation.coverage import Sampled, coverage_scores, read_sampled
@@ -122,7 +122,6 @@ def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
     that chose it; FILE.run.json beside an output says which metric that was. Files may be
     compressed; `-` is standard input.
     """
-    configure_process(options.quiet, options.threads)
     metrics = chosen.make()
     _check(options, metrics)
     systems: dict[str, list[str]] = {}

@@ -13,7 +13,7 @@ from minrisk._core.registry import STRATEGIES
 from minrisk.cli.command import command
 from minrisk.cli.components import StudyOptions
 from minrisk.cli.decode import JsonInput
-from minrisk.cli.execute import CommandRun, command_progress, configure_process, execute
+from minrisk.cli.execute import CommandRun, command_progress, execute
 from minrisk.evaluation.figure import check_figure
 from minrisk.evaluation.study import LeftOut
 from minrisk.tasks.validate import StudyScope, Validating
@@ -57,7 +57,6 @@ def validate(metrics: StudyOptions, scope: ValidateScope, segments: JsonInput, o
     chrf; those that choose sets, or maximise something else than standard MBR, only if named by
     --strategy.
     """
-    configure_process(options.quiet, options.threads)
     for path in output.plot:
         check_figure(path)
     corpus = segments.corpus()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
@@ -15,7 +15,7 @@ from minrisk.io.files import Input, text_of
 from minrisk.io.formats import json_line
 from minrisk.io.records import RawRecord, Reader, Record, ShardedReader, error_location
 from minrisk.io.segments import parse
-from minrisk.io.writers import failure_row
+from minrisk.io.writers import Writer
 from minrisk.run.stages import in_batches
 
 _TYPICAL = 32  # segments whose sizes determine the budgets to try
@@ -113,19 +113,13 @@ def results_of(record: Record) -> TrialResults | None:
 
 
 @dataclass(frozen=True)
-class TrialResultsWriter:
+class TrialResultsWriter(Writer):
     """Writes the results of all trials as JSON, one line per segment."""
 
     def __call__(self, record: Record) -> str:
         results = results_of(record)
         assert results is not None
         return json_line({"id": record.id} | results.as_json())
-
-    def failed(self, record: Record) -> str:
-        return json_line(failure_row(record))
-
-    def counts(self, record: Record) -> Mapping[str, int]:
-        return {}
 
 
 def read_trial_results(source: Input, advice: str,

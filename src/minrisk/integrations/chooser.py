@@ -8,14 +8,12 @@ from typing import Any
 
 from minrisk._core.decoding import METRIC, MetricLike, StrategyLike, make_metric
 from minrisk._core.errors import InputError, brief, warn
-from minrisk._core.options import Bounds, checked
 from minrisk.io.formats import json_line
-from minrisk.io.writers import confidence_fields, proposal_fields, uncertainty_fields
+from minrisk.io.writers import measures
 from minrisk.tasks.decode import decode_corpus
 from minrisk.tasks.results import DecodedSegment
 
 SAMPLES = 16  # samples that integrations draw; few, because language models may cost money
-_POSITIVE = Bounds(ge=1)
 
 
 class Chooser:
@@ -63,12 +61,6 @@ class Chooser:
             "source": source}) for texts, source in problems), **self._arguments)
 
 
-def check_number(n: int) -> int:
-    """The number of samples, which must be positive."""
-    found: int = checked("n", n, int, _POSITIVE)
-    return found
-
-
 def successful(runs: Iterable[Any]) -> list[Any]:
     """The outputs of runs that have not failed, with a warning of the others.
 
@@ -89,15 +81,8 @@ def successful(runs: Iterable[Any]) -> list[Any]:
 
 def report(found: DecodedSegment) -> dict[str, Any]:
     """What to log of a choice, as JSON: index, utility, votes, confidence and signature."""
-    measures: dict[str, Any] = {}
-    if found.confidence is not None:
-        measures["confidence"] = confidence_fields(found.confidence)
-    if found.uncertainty is not None:
-        measures["uncertainty"] = uncertainty_fields(found.uncertainty)
-    if found.proposal is not None:
-        measures["proposal"] = proposal_fields(found.proposal, found.abstained)
     fields: dict[str, Any] = json.loads(json_line({
         "index": found.index, "utility": found.utility, "abstained": found.abstained,
-        "samples": int(found.segment.counts.sum()), **found.details, **measures,
+        "samples": int(found.segment.counts.sum()), **found.details, **measures(found.ranking),
         "signature": found.ranking.signature}))
     return fields

@@ -17,7 +17,8 @@ from typing import Any
 
 from minrisk._core.decoding import METRIC, MetricLike, StrategyLike
 from minrisk._core.errors import InputError, UnusableError, needs_extra, unknown
-from minrisk.integrations.chooser import SAMPLES, Chooser, check_number, report, successful
+from minrisk._core.sampler import check_numbers
+from minrisk.integrations.chooser import SAMPLES, Chooser, report, successful
 
 with needs_extra("minrisk.integrations.dspy", "dspy"):
     import dspy
@@ -51,7 +52,8 @@ class Consensus(dspy.Module):
                  metric_options: Mapping[str, Any] | None = None, **options: Any) -> None:
         super().__init__()
         self.module = module
-        self.n = check_number(n)
+        check_numbers(n, seed=0)
+        self.n = n
         self.field = field
         self.temperature = temperature
         self.choose = Chooser(metric, strategy, metric_options, **options)

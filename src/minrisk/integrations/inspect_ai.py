@@ -13,7 +13,8 @@ from typing import Any
 
 from minrisk._core.decoding import METRIC, StrategyLike
 from minrisk._core.errors import InputError, needs_extra
-from minrisk.integrations.chooser import SAMPLES, Chooser, check_number, report
+from minrisk._core.sampler import check_numbers
+from minrisk.integrations.chooser import SAMPLES, Chooser, report
 
 with needs_extra("minrisk.integrations.inspect_ai", "inspect-ai"):
     from anyio import to_thread
@@ -38,12 +39,12 @@ def consensus(n: int = SAMPLES, metric: str = METRIC, strategy: StrategyLike | N
     Raises:
         InputError: if a name or an option is wrong.
     """
-    number = check_number(n)
+    check_numbers(n, seed=0)
     choose = Chooser(metric, strategy, metric_options, **options)
     each = sampled or generate(cache=False)
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        states = await fork(state, [each] * number)
+        states = await fork(state, [each] * n)
         texts = [one.output.completion for one in states]
         found = await to_thread.run_sync(partial(choose, texts, state.input_text))
         best = states[found.ranking.best]

@@ -13,7 +13,8 @@ from typing import Any
 
 from minrisk._core.decoding import METRIC, MetricLike, StrategyLike
 from minrisk._core.errors import InputError, needs_extra
-from minrisk.integrations.chooser import SAMPLES, Chooser, check_number, report, successful
+from minrisk._core.sampler import check_numbers
+from minrisk.integrations.chooser import SAMPLES, Chooser, report, successful
 
 with needs_extra("minrisk.integrations.langchain", "langchain"):
     from langchain_core.messages import BaseMessage
@@ -38,14 +39,14 @@ def consensus(runnable: Runnable[Any, Any], n: int = SAMPLES, metric: MetricLike
         InputError: if a name or an option is wrong; when it runs, if an output has no text.
         Exception: when it runs, that of the first run, if all fail; other failures are a warning.
     """
-    number = check_number(n)
+    check_numbers(n, seed=0)
     choose = Chooser(metric, strategy, metric_options, **options)
 
     def run(given: Any, config: RunnableConfig) -> Any:
-        return _best(choose, runnable.batch([given] * number, config, return_exceptions=True))
+        return _best(choose, runnable.batch([given] * n, config, return_exceptions=True))
 
     async def arun(given: Any, config: RunnableConfig) -> Any:
-        outputs = await runnable.abatch([given] * number, config, return_exceptions=True)
+        outputs = await runnable.abatch([given] * n, config, return_exceptions=True)
         return await asyncio.to_thread(_best, choose, outputs)
 
     return RunnableLambda(run, arun, name="consensus")

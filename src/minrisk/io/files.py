@@ -175,7 +175,9 @@ class Input:
             if sys.stdin is None:
                 raise InputError("standard input is closed; name a file, or pipe something in")
             return nullcontext(cast(BufferedReader, sys.stdin.buffer))
-        return open_file(self.path)
+        if remote.is_url(self.path):
+            return BufferedReader(cast(RawIOBase, remote.open_url(self.path, "rb")))
+        return cast(BufferedReader, open(self.path, "rb", _BUFFER))
 
     def _lines(self, stream: BufferedReader) -> Iterator[bytes]:
         """The lines with their ends; one that is too long is cut."""
@@ -257,12 +259,6 @@ def check_writable(path: str) -> None:
             os.remove(path)
         elif os.path.isfile(path) or os.path.isdir(path):  # opening a pipe would end it
             open(path, "ab").close()
-
-
-def open_file(path: str) -> BufferedReader:
-    if remote.is_url(path):
-        return BufferedReader(cast(RawIOBase, remote.open_url(path, "rb")))
-    return cast(BufferedReader, open(path, "rb", _BUFFER))
 
 
 def text_of(line: bytes, number: int) -> str:

@@ -36,7 +36,12 @@ class InputFile(NamedTuple):
         return cls(remote.redact_url(path), path if is_elsewhere else os.path.abspath(path))
 
     def open(self) -> Input:
-        return open_input(self.location, None if self.location == "-" else self.name, self.size)
+        name = None if self.location == "-" else self.name
+        if self.location.endswith(PARQUET):
+            from minrisk.io.parquet import ParquetInput  # few runs need it
+
+            return ParquetInput(self.location, name, self.size)
+        return Input(self.location, name, self.size)
 
     @property
     def can_be_read_again(self) -> bool:
@@ -50,14 +55,6 @@ class InputFile(NamedTuple):
         source = self.open()
         beginning = sha256(source.beginning(_IDENTITY_BYTES)).hexdigest()
         return f"{source.size} bytes, {beginning[:16]}"
-
-
-def open_input(path: str, name: str | None = None, size: int | None = None) -> Input:
-    if path.endswith(PARQUET):
-        from minrisk.io.parquet import ParquetInput  # few runs need it
-
-        return ParquetInput(path, name, size)
-    return Input(path, name, size)
 
 
 def input_files(paths: Iterable[Any],

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from minrisk._core.errors import InputError, MinriskError, needs_extra
-from minrisk.io.files import Input, as_input_error, open_file
+from minrisk.io.files import Input, as_input_error
 from minrisk.io.records import error_location
 
 TEXTS = frozenset({"samples", "hypotheses", "references", "source", "prompt"})
@@ -36,7 +36,7 @@ class ParquetInput(Input):
     def _rows(self) -> Iterator[dict[str, Any]]:
         pyarrow, parquet = pyarrow_modules()
         try:
-            with as_input_error("read", self.path), open_file(self.path) as stream:
+            with as_input_error("read", self.path), self._open() as stream:
                 file = parquet.ParquetFile(stream)
                 for batch in file.iter_batches(_ROWS):
                     for row in batch.to_pylist():

@@ -91,6 +91,7 @@ class RunStore:
         self._overwrite = overwrite
         self._matrix_of = matrix_of
         self._run = self._writer = random_id()
+        self._temporary = os.path.join(self.store.work, f"{self._run}.tmp")
         self._saved = 0  # number of finished shards in the manifest
         self._unsaved = 0  # number of shards finished since it was written
         self._copied = 0  # bytes of .errors.jsonl uploaded to the URL
@@ -303,7 +304,7 @@ class RunStore:
         shard, partial = state.shard, self._partial(state)
         if partial.segments != state.records:
             return
-        temporary = self._temporary()
+        temporary = self._temporary
         self._format.named(shard.name).write(temporary, shard.name, partial.texts, self._header)
         if self.store.writer:
             self._check_writer(self.store.writer)
@@ -345,13 +346,9 @@ class RunStore:
         self._saved, self._unsaved = len(finished), 0
 
     def _put(self, name: str, content: str) -> None:
-        temporary = self._temporary()
-        with as_input_error("write", temporary):
-            Path(temporary).write_text(content, encoding="utf-8")
-        self.store.put(temporary, name)
-
-    def _temporary(self) -> str:
-        return os.path.join(self.store.work, f"{random_id()}.tmp")
+        with as_input_error("write", self._temporary):
+            Path(self._temporary).write_text(content, encoding="utf-8")
+        self.store.put(self._temporary, name)
 
     # .errors.jsonl
 
@@ -367,14 +364,13 @@ class RunStore:
 
     def _write_errors(self, name: str) -> None:
         """Write all known failures, in input order."""
-        temporary = self._temporary()
-        with Output(temporary) as output:
+        with Output(self._temporary) as output:
             for partial in filter(None, (state.partial for state in self._states)):
                 for _, failure in sorted((partial.earlier | partial.failures).items()):
                     output.write(json_line(failure))
             broken = (state.broken for state in self._states if state.broken)
             output.write("".join(map(json_line, broken)))
-        replace_file(temporary, self._errors_path)
+        replace_file(self._temporary, self._errors_path)
         if self.store.writer:
             self.store.copy(self._errors_path, name)
 

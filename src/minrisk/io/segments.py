@@ -32,7 +32,7 @@ from minrisk._core.segment import BLOCK, References, Segment
 from minrisk._core.token_confidence import CONFIDENCES
 from minrisk._core.weights import checked_logprobs, checked_numbers
 from minrisk.io.files import Input, text_of
-from minrisk.io.inputs import InputFile, open_input, peek_format
+from minrisk.io.inputs import InputFile, peek_format
 from minrisk.io.records import RawRecord, Record, checksum, error_location
 from minrisk.io.remote import redact_url
 from minrisk.io.weighting import AUTO, Weighting
@@ -457,7 +457,7 @@ class ReferenceFile:
         return redact_url(self.given or self.path)
 
     def blocks(self) -> Iterator[References]:
-        source = open_input(self.path, None if self.path == "-" else self.name)
+        source = InputFile(self.name, self.path).open()
         as_json, lines = peek_format(source)
         yield from (_from_json if as_json else _from_text)(source, lines)
 

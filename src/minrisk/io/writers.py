@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
@@ -39,20 +40,32 @@ _UNCERTAINTY = ("uncertainty.entropy", "uncertainty.largest", "uncertainty.utili
 _PROPOSAL = ("proposal.kept", "proposal.utility", "proposal.best_utility", "proposal.reason")
 
 
-class Writer(Protocol):
+class Writer(ABC):
     """Renders a finished record as its lines of the output."""
 
+    @property
+    def format(self) -> OutputFormat:
+        return JSON_LINES
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns of tabular formats."""
+        return ()
+
+    @abstractmethod
     def __call__(self, record: Record) -> str: ...
 
     def failed(self, record: Record) -> str:
         """The lines of a failed record; it keeps its line if the format has one line per record."""
+        return self.format.render([failure_row(record)], self.columns)
 
     def counts(self, record: Record) -> Mapping[str, int]:
         """Counts of a record for the report."""
+        return {}
 
 
 @dataclass(frozen=True)
-class ChoiceWriter:
+class ChoiceWriter(Writer):
     """Writes the best hypothesis of every segment, unless the samples disagree too much."""
 
     format: OutputFormat = JSON_LINES
@@ -106,7 +119,7 @@ class ChoiceWriter:
         segment = record.segment
         assert segment is not None
         best = {"id": record.id, "rank": 1, **choice_fields(segment, ranking, segment.hypotheses),
-                **record.details, **_measures(ranking)}
+                **record.details, **_by_column(measures(ranking))}
         first = 0 if ranking.proposed else 1
         others = ([] if ranking.abstained
                   else ranking.order[first:first + (self.nbest or 1) - 1].tolist())
@@ -129,17 +142,11 @@ class ChoiceWriter:
         if self.utilities:
             details["utilities"] = [finite_or_none(u) for u in ranking.utility.tolist()]
             details["pairs"] = ranking.pairs
-        if ranking.proposal:
-            details["proposal"] = proposal_fields(ranking.proposal, ranking.abstained)
-        if ranking.confidence:
-            details["confidence"] = confidence_fields(ranking.confidence)
-        if ranking.uncertainty:
-            details["uncertainty"] = uncertainty_fields(ranking.uncertainty)
-        return details
+        return details | measures(ranking)
 
 
 @dataclass(frozen=True)
-class SampleWriter:
+class SampleWriter(Writer):
     """Writes the samples of every prompt, in a format that `minrisk decode` reads."""
 
     number: int  # samples per prompt
@@ -249,13 +256,21 @@ def _hypothesis(segment: Segment, ranking: Ranking, row: int,
     return {"text": text, "index": index, "utility": utility}
 
 
-def _measures(ranking: Ranking) -> dict[str, Any]:
-    """The confidence and uncertainty of a choice, and what was proposed, by column."""
-    parts = {"confidence": confidence_fields(ranking.confidence) if ranking.confidence else {},
-             "uncertainty": uncertainty_fields(ranking.uncertainty) if ranking.uncertainty else {},
-             "proposal": proposal_fields(ranking.proposal) if ranking.proposal else {}}
-    return {f"{part}.{name}": value for part, fields in parts.items()
-            for name, value in fields.items()}
+def measures(found: Ranking) -> dict[str, dict[str, Any]]:
+    """What was proposed, and the confidence and the uncertainty of a choice, where known."""
+    fields = {}
+    if found.proposal is not None:
+        fields["proposal"] = proposal_fields(found.proposal, found.abstained)
+    if found.confidence is not None:
+        fields["confidence"] = confidence_fields(found.confidence)
+    if found.uncertainty is not None:
+        fields["uncertainty"] = uncertainty_fields(found.uncertainty)
+    return fields
+
+
+def _by_column(fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {f"{part}.{name}": value for part, values in fields.items()
+            for name, value in values.items()}
 
 
 @dataclass(frozen=True)
@@ -339,7 +354,7 @@ class TrainingRecipe:
 
 
 @dataclass(frozen=True)
-class TrainingWriter:
+class TrainingWriter(Writer):
     """Writes the training examples of a segment; none if all utilities are equal."""
 
     recipe: TrainingRecipe

@@ -25,6 +25,7 @@ from minrisk._core.metric import AnyMetric
 from minrisk._core.strategy import averages_scores, compares_texts
 from minrisk.evaluation.metric_bias import Origin
 from minrisk.io.records import Record
+from minrisk.io.writers import Writer
 from minrisk.report.records import PageRecord, as_recorded
 from minrisk.report.systems import Systems
 from minrisk.report.views import View, failed_row
@@ -67,7 +68,7 @@ class BuildViews(Decode):
 
 
 @dataclass(frozen=True)
-class ViewWriter:
+class ViewWriter(Writer):
     """Writes a line per segment: the row of the list, a tab, and the details, both as JSON."""
 
     def __call__(self, record: Record) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections import defaultdict
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,7 +20,6 @@ from typing import Any
 from minrisk._core.errors import InputError, MinriskError, Wording, warn
 from minrisk.io import remote
 from minrisk.io.files import Output, as_input_error, file_key
-from minrisk.io.formats import JSON_LINES, OutputFormat
 from minrisk.io.inputs import ERRORS, MANIFEST, InputFile
 from minrisk.io.outputs import (
     MISSING,
@@ -34,10 +33,11 @@ from minrisk.io.outputs import (
     count_records,
     folder_shards,
 )
-from minrisk.io.records import Reader, Result, ShardedReader
+from minrisk.io.records import Reader, Record, Result, ShardedReader
 from minrisk.io.run_store import RunStore, manifest_name
+from minrisk.io.writers import Writer
 from minrisk.run.options import RunOptions, names_folder
-from minrisk.run.stages import BATCH, Map, parsed
+from minrisk.run.stages import BATCH, Map, collect, parsed
 from minrisk.run.workers import (
     Block,
     End,
@@ -57,11 +57,11 @@ class Job:
 
     files: Sequence[InputFile]
     reader: ShardedReader
-    pools: Sequence[WorkerPool]  # the first parses records, too
+    pools: Sequence[WorkerPool]  # the first parses records, too, and the last renders them
     settings: Mapping[str, Any]  # those that can change a result
     signatures: Sequence[str]
-    format: OutputFormat = JSON_LINES
-    columns: Sequence[str] = ()  # of a tabular format
+    writer: Writer
+    make: Callable[[Record], Any] | None = None  # without an output: objects instead of lines
     block: int = BATCH  # maximum number of records sent to a worker at once
     matrix: str | None = None  # file or folder for the matrices of scores
     parser: Reader | None = None  # parses records in workers; default: the reader
@@ -80,15 +80,17 @@ def open_run(options: RunOptions, job: Job, read: Sequence[str] = (),
         job: the inputs and the stages.
         read, written: further files of the caller, which must not be files of the run.
     """
-    shards = (folder_shards(job.files, job.reader.shards(), job.format) if options.is_folder
-              else [Shard("", tuple(job.files), job.reader)])
+    shards = (folder_shards(job.files, job.reader.shards(), job.writer.format)
+              if options.is_folder else [Shard("", tuple(job.files), job.reader)])
     _check_files(options, job, shards, read, written)
-    first, *others = job.pools
-    first = replace(first, stages=(
-        Map("parse", partial(parsed, job.parser or shards[0].reader)), *first.stages))
+    pools = [*job.pools]
+    parse = Map("parse", partial(parsed, job.parser or shards[0].reader))
+    pools[0] = replace(pools[0], stages=(parse, *pools[0].stages))
+    last = options.write(job.writer) if job.make is None else collect(job.make)
+    pools[-1] = replace(pools[-1], stages=(*pools[-1].stages, last))
     with ExitStack() as stack:
         sink: Sink = stack.enter_context(_sink(options, job, shards, stack))
-        yield Run(sink, [first, *others], options.make_engine(job.is_streaming), options,
+        yield Run(sink, pools, options.make_engine(job.is_streaming), options,
                   options.batch_size or job.block)
 
 
@@ -114,7 +116,7 @@ def _check_files(options: RunOptions, job: Job, shards: Sequence[Shard], read: S
     check_files([*(file.location for file in (*job.files, *job.also_read)), *read],
                 [*outputs, *others])
     for name in names:
-        job.format.named(name)
+        job.writer.format.named(name)
 
 
 def check_files(read: Sequence[str], written: Sequence[str]) -> None:
@@ -130,7 +132,7 @@ def check_files(read: Sequence[str], written: Sequence[str]) -> None:
 
 
 def _sink(options: RunOptions, job: Job, shards: list[Shard], stack: ExitStack) -> Any:
-    matrix, header = job.matrix, job.format.header(job.columns)
+    matrix, header = job.matrix, job.writer.format.header(job.writer.columns)
     if options.output is None:
         return QueueSink(shards[0])
     if options.is_stream:
@@ -143,7 +145,7 @@ def _sink(options: RunOptions, job: Job, shards: list[Shard], stack: ExitStack) 
                   for file in (*job.files, *job.also_read)}
     settings = {**job.settings, "matrix": matrix, **identities, "version": __version__}
     return RunStore(options.output, options.work, shards, settings, is_folder=options.is_folder,
-                    format=job.format, header=header, resume=options.resume,
+                    format=job.writer.format, header=header, resume=options.resume,
                     overwrite=options.overwrite,
                     matrix_of=partial(_matrix, matrix) if matrix else None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from minrisk._core.adapters import as_sampler
@@ -25,7 +26,7 @@ from minrisk._core.registry import SAMPLERS, STRATEGIES, Registry
 from minrisk._core.sampler import Sampler
 from minrisk._core.strategy import Strategy
 from minrisk.io.outputs import QueueSink
-from minrisk.io.records import Result
+from minrisk.io.records import Record, Result
 from minrisk.io.text import FilePath
 from minrisk.run.driver import Job, Run, open_run
 from minrisk.run.options import RunOptions
@@ -95,13 +96,14 @@ class Call:
         for name in self._unclaimed:
             raise unknown("option", name, self._known)
 
-    def run(self, job: Job) -> Generator[Any] | RunSummary:
-        """The value of each result, computed on demand; with an output, a summary of it."""
-        return self.results(job) if self.config.output is None else self.complete(job)
+    def run(self, job: Job, make: Callable[[Record], Any]) -> Generator[Any] | RunSummary:
+        """What is made of each record, on demand; with an output, a summary of it."""
+        return self.results(job, make) if self.config.output is None else self.complete(job)
 
-    def results(self, job: Job) -> Generator[Any]:
-        """Yield the value of each result in input order; records are read on demand."""
+    def results(self, job: Job, make: Callable[[Record], Any]) -> Generator[Any]:
+        """Yield what is made of each record, in input order; records are read on demand."""
         show = _CallProgress(self._progress)
+        job = replace(job, make=make)
         with open_run(self.config, job) as run, closing(show.shown(run)) as results:
             assert isinstance(run.sink, QueueSink)
             for _ in results:

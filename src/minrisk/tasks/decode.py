@@ -17,15 +17,15 @@ from minrisk._core.options import Options, flag
 from minrisk._core.signature import settings as settings_of
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy, WeightingStrategy, proposes
-from minrisk.io.formats import FORMATS, JSON_LINES, ChoiceFormat, OutputFormat, format_help
+from minrisk.io.formats import FORMATS, ChoiceFormat, format_help
 from minrisk.io.inputs import InputFile
 from minrisk.io.segments import SampleReader
 from minrisk.io.text import FilePath
 from minrisk.io.weighting import AUTO, Weighting
-from minrisk.io.writers import ChoiceWriter
+from minrisk.io.writers import ChoiceWriter, Writer
 from minrisk.run.driver import Job
 from minrisk.run.options import RunOptions
-from minrisk.run.stages import BATCH, LIGHT_BLOCK, Decode, Stage, collect
+from minrisk.run.stages import BATCH, LIGHT_BLOCK, Decode, Stage
 from minrisk.tasks.calls import Call
 from minrisk.tasks.corpus import Corpus, Segments, segments_of
 from minrisk.tasks.results import DecodedSegment, RunSummary
@@ -68,28 +68,26 @@ class SampleWeightOptions(Options):
 
     def reweighted(self, strategy: Strategy) -> Strategy:
         """The strategy, with references that are weighted by rewards where `weights` says so."""
-        if self._metric is None:
+        if self._reward is None:
             return strategy
         from minrisk.strategies.quality import RewardWeighted  # few runs need it
 
-        return RewardWeighted(strategy, self._metric, self.weights_temperature or 1.0)
+        return RewardWeighted(strategy, self._reward, self.weights_temperature or 1.0)
 
     @lazy
-    def _metric(self) -> AnyMetric | None:
-        return named_metric(self._reward) if self._reward else None
-
-    @property
-    def _reward(self) -> str:
-        """The name of the metric that gives rewards; "" if there are none."""
-        return self.weights.partition(REWARD)[2] if self.weights.startswith(REWARD) else ""
+    def _reward(self) -> AnyMetric | None:
+        """The metric that gives rewards, if `weights` names one."""
+        kind, is_reward, name = self.weights.partition(REWARD)
+        return named_metric(name) if is_reward and not kind else None
 
     def _weighting(self) -> Weighting:
-        by = type(self).weights if self.weights.startswith(REWARD) else self.weights
-        temperature = None if self._reward else self.weights_temperature
-        return Weighting(by, temperature or 1.0, self.keep_confident or 1.0)
+        keep = self.keep_confident or 1.0
+        if self._reward is not None:
+            return Weighting(type(self).weights, keep=keep)
+        return Weighting(self.weights, self.weights_temperature or 1.0, keep)
 
     def _check_temperature(self) -> None:
-        if self.weights_temperature is not None and not self._reward:
+        if self.weights_temperature is not None and self._reward is None:
             raise InputError(Wording("weights_temperature={temperature} does nothing with "
                                      "weights={weights!r}; choose 'logprobs', 'length-normalised' "
                                      "or a confidence, such as 'mean-logprob'",
@@ -180,21 +178,19 @@ class Decoding:
             further["oracle"] = self.oracle
         return signature(self.strategy, **further)
 
-    def job(self, choose: Decode, config: RunOptions, *stages: Stage,
-            settings: Mapping[str, Any], format: OutputFormat = JSON_LINES,
-            columns: Sequence[str] = (), checks: tuple[Stage, ...] = (),
+    def job(self, choose: Decode, writer: Writer, config: RunOptions, *,
+            settings: Mapping[str, Any], checks: Sequence[Stage] = (),
             matrix: str | None = None) -> Job:
-        """The job that ranks the segments with this stage, and then runs further stages."""
+        """The job that ranks the segments with this stage."""
         lines = self.reader(self.corpus.files, self.weighting, self.oracle,
                             is_vote=self.strategy.metric.is_vote)
         return Job(
             **self.corpus.inputs(lines),
-            pools=[config.pool(*checks, choose, *stages)],
+            pools=[config.pool(*checks, choose)],
             settings=settings_of(self.strategy) | self.corpus.settings | {
                 "weights": self.weighting, "oracle": self.oracle, **settings},
             signatures=[self.signature()],
-            format=format,
-            columns=columns,
+            writer=writer,
             block=BATCH if choose.loads_model else LIGHT_BLOCK,
             matrix=matrix,
         )
@@ -303,14 +299,10 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
 class DecodeOutput(ChoiceOutput):
     """The output of `decode`."""
 
-    def job(self, decoding: Decoding, config: RunOptions, seed: int = 0,
-            last: Stage | None = None) -> Job:
-        """The job of `decode`; `last` replaces the stage that writes."""
-        choose = self.choose(decoding.strategy, config, seed)
+    def job(self, decoding: Decoding, config: RunOptions, seed: int = 0) -> Job:
         writer = self.writer(config.output, decoding.strategy)
-        return decoding.job(choose, config, last or config.write(writer),
-                            settings=self.settings(seed, writer), format=writer.format,
-                            columns=writer.columns, matrix=self.matrix)
+        return decoding.job(self.choose(decoding.strategy, config, seed), writer, config,
+                            settings=self.settings(seed, writer), matrix=self.matrix)
 
 
 @overload
@@ -408,6 +400,5 @@ def decode_corpus(
     decoding = call.take(SegmentOptions).decoding(
         segments_of(segments, call.config.engine),
         call.strategy(strategy, metric, seed, choices.uses_seed))
-    last = None if output is not None else collect(partial(
+    return call.run(choices.job(decoding, call.config, seed or 0), partial(
         DecodedSegment.of, signature=decoding.signature(with_auto=False), abstain=choices.abstain))
-    return call.run(choices.job(decoding, call.config, seed or 0, last))

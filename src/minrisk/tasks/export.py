@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 from minrisk._core.decoding import MetricLike, StrategyLike
@@ -15,10 +16,10 @@ from minrisk._core.texts import check_template
 from minrisk.io.formats import FORMATS, OutputFormat, TrainingFormat, format_help
 from minrisk.io.records import Record
 from minrisk.io.text import FilePath
-from minrisk.io.writers import PairChoice, TrainingRecipe, TrainingWriter
+from minrisk.io.writers import PairChoice, TrainingRecipe, TrainingWriter, Writer
 from minrisk.run.driver import Job
 from minrisk.run.options import RunOptions
-from minrisk.run.stages import Decode, Stage, check_records, collect
+from minrisk.run.stages import Decode, check_records
 from minrisk.tasks.calls import Call
 from minrisk.tasks.corpus import Segments, segments_of
 from minrisk.tasks.decode import Decoding, MatrixOutput, SegmentOptions
@@ -60,16 +61,14 @@ class TrainingOutput(MatrixOutput):
     def recipe(self) -> TrainingRecipe:
         return TrainingRecipe(self.pairs, self.stride or 1, self.prompt, self.conversational)
 
-    def job(self, decoding: Decoding, config: RunOptions, last: Stage | None = None) -> Job:
-        """The job of `export`; `last` replaces the stage that writes."""
+    def job(self, decoding: Decoding, config: RunOptions) -> Job:
         format = FORMATS[self.format].named(config.output)
         format.check(self)
         writer = TrainingWriter(self.recipe, format)
         choose = Decode(decoding.strategy, config.batch_size, config.on_error,
                         scores=self.matrix is not None)
-        return decoding.job(choose, config, last or config.write(writer),
-                            settings=self._settings(format), format=format, columns=writer.columns,
-                            checks=(check_records(writer.check),), matrix=self.matrix)
+        return decoding.job(choose, writer, config, settings=self._settings(format),
+                            checks=[check_records(writer.check)], matrix=self.matrix)
 
     def _settings(self, format: OutputFormat) -> dict[str, Any]:
         """Settings that a resumed run must share, in the format of earlier versions."""
@@ -137,22 +136,15 @@ def export(
                                  "dicts otherwise", format=training.format))
     decoding = call.take(SegmentOptions).decoding(
         segments_of(segments, call.config.engine), call.strategy(strategy, metric, seed))
+    job = training.job(decoding, call.config)
     if output is not None:
-        return call.complete(training.job(decoding, call.config))
-    last = collect(_Examples(TrainingWriter(training.recipe)))
-    return _examples(call.results(training.job(decoding, call.config, last)))
+        return call.complete(job)
+    return _examples(call.results(job, partial(_lines_of, job.writer)))
 
 
-@dataclass(frozen=True)
-class _Examples:
-    """Turns a record into its lines, or its error."""
-
-    write: Callable[[Record], str]
-
-    def __call__(self, record: Record) -> str | InputError:
-        if record.error is not None:
-            return InputError(f"{record.where}: {record.error}")
-        return self.write(record)
+def _lines_of(writer: Writer, record: Record) -> str | InputError:
+    """The lines of a record, or its error."""
+    return writer(record) if record.error is None else InputError(record.message)
 
 
 def _examples(found: Generator[str | InputError]) -> Generator[dict[str, Any]]:

@@ -67,7 +67,7 @@ class Inspecting:
         """The job that sends views of the segments to the builder of the page."""
         views = BuildViews(self._decoding.strategy, config.batch_size, config.on_error,
                            view=self._view)
-        job = self._decoding.job(views, config, config.write(ViewWriter()), settings={})
+        job = self._decoding.job(views, ViewWriter(), config, settings={})
         return replace(job, stream=builder)
 
     def page(self, builder: PageBuilder, segments: int) -> Iterator[bytes]:

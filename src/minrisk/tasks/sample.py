@@ -15,21 +15,15 @@ from minrisk._core.options import Options, flag
 from minrisk._core.sampler import Sampler, check_numbers
 from minrisk._core.signature import settings as settings_of
 from minrisk._core.signature import signature
-from minrisk.io.formats import FORMATS, ChoiceFormat, OutputFormat, format_help
+from minrisk.io.formats import FORMATS, ChoiceFormat, format_help
 from minrisk.io.inputs import InputFormat
 from minrisk.io.prompts import PromptReader
 from minrisk.io.records import Record
 from minrisk.io.text import FilePath
-from minrisk.io.writers import SampleWriter
+from minrisk.io.writers import SampleWriter, Writer
 from minrisk.run.driver import Job
 from minrisk.run.options import RunOptions
-from minrisk.run.stages import (
-    GenerateReferences,
-    GenerateSamples,
-    Stage,
-    check_records,
-    collect,
-)
+from minrisk.run.stages import GenerateReferences, GenerateSamples, Stage, check_records
 from minrisk.run.workers import WorkerPool
 from minrisk.tasks.calls import Call
 from minrisk.tasks.corpus import Corpus, Prompts, prompts_of
@@ -90,9 +84,9 @@ class Sampling:
             samples, sampler=self.reference_sampler, n=options.reference_samples,
             seed=reference_seed(options.seed)))]
 
-    def job(self, pools: Sequence[WorkerPool], *, settings: Mapping[str, Any],
+    def job(self, pools: Sequence[WorkerPool], writer: Writer, *, settings: Mapping[str, Any],
             drawing: Mapping[str, Any] | None = None, signatures: Sequence[str] = (),
-            format: OutputFormat, columns: Sequence[str], matrix: str | None = None) -> Job:
+            matrix: str | None = None) -> Job:
         """The job with these pools of workers; the first one samples."""
         options = self.options
         drawn = {"n": options.num_samples, "seed": options.seed, **(drawing or {})}
@@ -103,8 +97,7 @@ class Sampling:
             settings=settings_of(self.sampler, "sampler") | drawn | references | {
                 "input_format": options.input_format, "on_blank": options.on_blank, **settings},
             signatures=[signature(self.sampler, "sampler", **drawn, **references), *signatures],
-            format=format,
-            columns=columns,
+            writer=writer,
             block=self.sampler.batch_size(options.num_samples),
             matrix=matrix,
             is_streaming=self.sampler.streams,
@@ -142,16 +135,15 @@ class SampleOutput(Options):
     format: ChoiceFormat = flag("json", section="Output", metavar="FORMAT",
                                 help=format_help(ChoiceFormat))
 
-    def job(self, sampling: Sampling, config: RunOptions, last: Stage | None = None) -> Job:
-        """The job of `sample`; `last` replaces the stage that writes."""
+    def job(self, sampling: Sampling, config: RunOptions) -> Job:
         options = sampling.options
         format = FORMATS[self.format].named(config.output)
         format.check(options)
         check = [check_records(_check_no_references)] if options.reference_samples else []
         writer = SampleWriter(options.num_samples, format, self.repeat)
-        stages = (*check, *sampling.stages(config), last or config.write(writer))
-        return sampling.job([config.pool(*stages)], settings={"format": format.rendered},
-                            drawing={"repeat": self.repeat}, format=format, columns=writer.columns)
+        return sampling.job([config.pool(*check, *sampling.stages(config))], writer,
+                            settings={"format": format.rendered},
+                            drawing={"repeat": self.repeat})
 
 
 @overload
@@ -225,8 +217,7 @@ def sample(
         raise InputError(Wording("repeat= and format= are for output=; samples have their counts"))
     sampling = called_sampling(call, prompts, sampler, n, seed)
     call.check()
-    last = collect(SampledPrompt.of) if output is None else None
-    return call.run(written.job(sampling, call.config, last))
+    return call.run(written.job(sampling, call.config), SampledPrompt.of)
 
 
 def called_sampling(call: Call, prompts: Prompts, sampler: SamplerLike | None, n: int,

@@ -22,7 +22,7 @@ from minrisk.io.text import FilePath
 from minrisk.io.writers import ChoiceWriter
 from minrisk.run.driver import Job
 from minrisk.run.options import RunOptions
-from minrisk.run.stages import Stage, collect, samples_to_segments
+from minrisk.run.stages import samples_to_segments
 from minrisk.tasks.calls import Call
 from minrisk.tasks.corpus import Prompts
 from minrisk.tasks.decode import FORMAT_HELP, ChoiceOutput, SampleWeightOptions
@@ -52,9 +52,7 @@ class TranslationOutput(ChoiceOutput, SampleWeightOptions):
         None, metavar="W", ge=1, advanced=True,
         help="Number of workers that sample, on the GPUs; --workers is the number that decode.")
 
-    def job(self, sampling: Sampling, strategy: Strategy, config: RunOptions,
-            last: Stage | None = None) -> Job:
-        """The job of `translate`; `last` replaces the stage that writes."""
+    def job(self, sampling: Sampling, strategy: Strategy, config: RunOptions) -> Job:
         weighting, chosen = self.sample_weighting, self.reweighted(strategy)
         self._check_vote(sampling.sampler)
         seed, writer = sampling.options.seed, self.writer(config.output, strategy)
@@ -66,14 +64,12 @@ class TranslationOutput(ChoiceOutput, SampleWeightOptions):
                  replace(config, gpus_per_worker=None).pool(
                      samples_to_segments(weighting, self.prefer_finished,
                                          strategy.metric.is_vote),
-                     choose, last or config.write(writer))]
+                     choose)]
         return sampling.job(
-            pools,
+            pools, writer,
             settings=settings_of(chosen) | self.settings(seed, writer) | {
                 "weights": weighting},
             signatures=[self.signature(strategy)],
-            format=writer.format,
-            columns=writer.columns,
             matrix=self.matrix)
 
     def signature(self, strategy: Strategy) -> str:
@@ -283,6 +279,5 @@ def _best(kind: type[TranslationOutput], prompts: Prompts, n: int, sampler: Samp
             is_seed_used=True)
     else:  # an object has its own seed and metric
         chosen = call.strategy(strategy, metric)
-    last = None if output is not None else collect(partial(
+    return call.run(choices.job(sampling, chosen, call.config), partial(
         DecodedSegment.of, signature=choices.signature(chosen), abstain=choices.abstain))
-    return call.run(choices.job(sampling, chosen, call.config, last))

@@ -31,10 +31,10 @@ from minrisk.io.text import FilePath
 from minrisk.io.weighting import Weighting
 from minrisk.run.driver import Job
 from minrisk.run.options import RunOptions
-from minrisk.run.stages import collect
 from minrisk.tasks.calls import Call
 from minrisk.tasks.corpus import Corpus, Segments, segments_of
 from minrisk.tasks.decode import LIMIT_HELP, WeightOptions
+from minrisk.tasks.results import RunSummary
 
 if TYPE_CHECKING:
     from minrisk.tasks.keywords import ValidateKeywords
@@ -81,7 +81,7 @@ class Validating:
                            seed=scope.seed, weights=str(weighting), **further)
 
     def job(self, config: RunOptions) -> Job:
-        """The job that writes the results of segments, or collects them without an output."""
+        """The job that writes the results of segments."""
         if config.output is not None and (config.is_stream or config.is_folder):
             raise InputError(Wording("output={output!r} must be a file, which can be read again",
                                      output=config.output))
@@ -89,14 +89,15 @@ class Validating:
             raise InputError(f"{config.output} is Parquet; results of trials are JSON lines: name "
                              "it .jsonl")
         study = self.study
-        last = collect(results_of) if config.output is None else config.write(TrialResultsWriter())
         return Job(
             **self._inputs | {"reader": self._reader,
                               "parser": self._inputs["parser"] or self._inputs["reader"]},
-            pools=[config.pool(Evaluate(study, self._scope.gold), last)],
+            pools=[config.pool(Evaluate(study, self._scope.gold))],
             settings={"signature": study.signature, "limit": self._scope.limit,
                       "trials": [trial.label for trial in study.trials]},
             signatures=[study.signature],
+            writer=TrialResultsWriter(),
+            make=results_of if config.output is None else None,
         )
 
     def result(self, config: RunOptions, collected: Sequence[TrialResults | None],
@@ -171,11 +172,8 @@ def validate(
         _further(as_metric(metric), {"coarse": coarse, "fine": fine, "quality": quality},
                  names or (), scope.seed))
     job = validating.job(call.config)
-    collected = []
-    if output is None:
-        collected = list(call.results(job))
-    else:
-        call.complete(job)
+    done = call.run(job, results_of)
+    collected = [] if isinstance(done, RunSummary) else list(done)
     return validating.result(call.config, collected, [*map(str, left_out)])
 
 
