@@ -28,7 +28,7 @@ def flag(tmp_path, monkeypatch) -> Path:
 
 
 def test_a_time_limit_needs_workers_that_can_be_ended(monkeypatch):
-    monkeypatch.setitem(ENGINES, "local", "minrisk.run.workers:Inline")
+    monkeypatch.setitem(ENGINES, "local", ("minrisk.run.workers:Inline", ""))
     with pytest.raises(InputError, match="segment_timeout= needs workers that can be ended"):
         RunOptions(segment_timeout=1.0).make_engine()
 

@@ -124,11 +124,11 @@ class Input:
         self.name = name or _name("read", path)
         self.number = 0  # number of the last line that was read, from 1
         self.consumed = 0  # bytes, before decompression
-        found = None if path == "-" else _size(path)
+        found = None if path == "-" else _size(path, self.name)
         self.size = found if size is None else size  # None if unknown
 
     def __iter__(self) -> Iterator[bytes]:
-        with as_input_error("read", self.path), self._open() as stream:
+        with as_input_error("read", self.path, self.name), self._open() as stream:
             for line in self._lines(stream):
                 self.number += 1
                 if len(line) > MAX_LINE:
@@ -167,7 +167,7 @@ class Input:
 
     def beginning(self, size: int) -> bytes:
         """The first bytes, not decompressed."""
-        with as_input_error("read", self.path), self._open() as stream:
+        with as_input_error("read", self.path, self.name), self._open() as stream:
             return stream.read(size)
 
     def _open(self) -> AbstractContextManager[BufferedReader]:
@@ -303,8 +303,11 @@ def file_key(path: str, standard: Literal["stdin", "stdout"]) -> Hashable | None
 
 
 @contextmanager
-def as_input_error(verb: str, path: str) -> Iterator[None]:
-    """Turn errors of reading or writing a path into an InputError without secrets."""
+def as_input_error(verb: str, path: str, name: str | None = None) -> Iterator[None]:
+    """Turn errors of reading or writing a path into an InputError without secrets.
+
+    `name` is shown instead of the path.
+    """
     try:
         is_possible = b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:
@@ -317,7 +320,7 @@ def as_input_error(verb: str, path: str) -> Iterator[None]:
         raise
     except OSError as error:
         reason = remote.redact(error.strerror or remote.reason_of(error), path)
-        raise InputError(f"cannot {verb} {_name(verb, path)}: {reason}") from None
+        raise InputError(f"cannot {verb} {name or _name(verb, path)}: {reason}") from None
     except Exception as error:
         if not remote.is_url(path):
             raise
@@ -330,14 +333,13 @@ def _name(verb: str, path: str) -> str:
     return remote.redact_url(path)
 
 
-def _size(path: str) -> int | None:
-    if remote.is_url(path):
-        with as_input_error("read", path):
+def _size(path: str, name: str) -> int | None:
+    with as_input_error("read", path, name):
+        if remote.is_url(path):
             return remote.size(path)
-    with as_input_error("read", path):
         status = os.stat(path)
     if stat.S_ISDIR(status.st_mode):
-        raise InputError(f"cannot read {path}: it is a directory; wanted a file")
+        raise InputError(f"cannot read {name}: it is a directory; wanted a file")
     if not os.access(path, os.R_OK):
-        raise InputError(f"cannot read {path}: permission denied")
+        raise InputError(f"cannot read {name}: permission denied")
     return status.st_size if stat.S_ISREG(status.st_mode) else None

@@ -18,11 +18,13 @@ from minrisk.io.writers import Writer
 from minrisk.run.stages import Map, OnError, Stage, written
 from minrisk.run.workers import Engine, Inline, WorkerPool
 
-# engines are declared here only; the module of one is imported when it is used
+# engines are declared here only
 EngineName = Literal["local", "ray"]
-ENGINES = {"local": "minrisk.run.processes:Processes", "ray": "minrisk.run.ray:Ray"}
-ENGINE_TITLES = {"local": "processes on this machine", "ray": "a Ray cluster, by minrisk[ray]"}
-ENGINE_HELP = f"Engine: {explained(ENGINE_TITLES)}."
+ENGINES = {  # the class, whose module is imported when it is used, and its title for help
+    "local": ("minrisk.run.processes:Processes", "processes on this machine"),
+    "ray": ("minrisk.run.ray:Ray", "a Ray cluster, by minrisk[ray]"),
+}
+ENGINE_HELP = f"Engine: {explained({name: title for name, (_, title) in ENGINES.items()})}."
 THREADS_HELP = "Number of threads of each process; default: one per core."
 
 
@@ -127,7 +129,7 @@ class RunOptions(WorkerOptions):
 
 def engine_class(name: str) -> type[Engine]:
     """The engine of this name; raises MissingExtra if a package is missing."""
-    module, _, attribute = ENGINES[name].partition(":")
+    module, _, attribute = ENGINES[name][0].partition(":")
     found: type[Engine] = getattr(import_module(module), attribute)
     return found
 
