@@ -69,10 +69,10 @@ def replace(node: nodes.Element, path: Path, shown: dict[Path, str], docname: st
         link = pending_xref("", *node.children, refdomain="doc", reftarget=name,
                             reftargetid=anchor or None, **common)
     elif path.is_file():
-        link = download_reference("", *node.children, refdomain=None,
+        link = download_reference("", "", *node.children, refdomain=None,
                                   reftarget=f"/{os.path.relpath(path, DOCS)}", **common)
     else:
-        link = nodes.inline("", *node.children)
+        link = nodes.inline("", "", *node.children)
     node.replace_self(link)
 
 
