@@ -45,7 +45,7 @@ def bars(results: Results) -> list[Bar]:
 
 
 def bars_table(results: Results) -> str:
-    return pages.table(["work", "bar", "measured", ""],
+    return pages.table(["work", "target", "measured", ""],
                     ([b.work, b.bar, b.measured, b.verdict] for b in bars(results)))
 
 

@@ -54,7 +54,7 @@ def _fastchrf(work: str) -> str:
 
 def _ratio_bar(title: str, ours: float | None, theirs: float | None, goal: float,
                aim: float | None) -> Bar:
-    text = f"{goal:g} times faster" + (f" (aim {aim:,})" if aim else "")
+    text = f"{goal:g} times faster" + (f" (stretch {aim:,})" if aim else "")
     if ours is None or theirs is None:
         return Bar(title, text, "", None)
     ratio = theirs / ours

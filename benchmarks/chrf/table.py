@@ -38,7 +38,7 @@ def machine_line(results: Results) -> str:
 
 
 def bars_table(results: Results) -> str:
-    return pages.table(["work", "bar", "measured", ""],
+    return pages.table(["work", "target", "measured", ""],
                     ([b.work, b.bar, b.measured, b.verdict] for b in all_bars(results)))
 
 

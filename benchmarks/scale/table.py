@@ -69,7 +69,7 @@ def runs_table(results: Results) -> str:
 
 
 def bars_table(results: Results) -> str:
-    return pages.table(["", "bar", "measured"], [
+    return pages.table(["", "target", "measured"], [
         ["efficiency of 2 workers against 1, local", "at least 85%", _efficiency(results, "local")],
         ["efficiency of 2 workers against 1, ray", "at least 85%", _efficiency(results, "ray")],
         ["ray's time against local's, 1 worker", "at most +15%", _overhead(results, 1)],
