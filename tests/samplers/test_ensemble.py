@@ -139,6 +139,12 @@ def test_settings_of_a_server_are_checked(text):
     assert "u:p" not in str(error.value)
 
 
+def test_an_unknown_setting_is_told_before_a_missing_model():
+    found = run("answer", "questions.txt", "--endpoint", "http://h/v1,modle=m")
+    assert found.code == 2
+    assert "modle" in found.err
+
+
 @given(n=st.integers(0, 100), shares=st.lists(st.integers(1, 9), min_size=1, max_size=5))
 def test_parts_add_up_and_are_within_one_of_their_share(n, shares):
     parts = split(n, shares)

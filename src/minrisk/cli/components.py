@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from minrisk._core.adapters import named_metric
 from minrisk._core.decoding import (
@@ -34,6 +34,9 @@ from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES, Registry, key
 from minrisk._core.sampler import Sampler
 from minrisk._core.strategy import Strategy
 from minrisk.cli.options import Field, FieldOption, entries, fields_of
+
+if TYPE_CHECKING:
+    from minrisk.openai.upstreams import UpstreamServer
 
 REFERENCES = "--references."  # prefix of options for the sampler of separate references
 COMMON = ("metric", "seed")  # fields of strategies whose options belong to the command
@@ -260,8 +263,8 @@ class SamplerOptions(ComponentOptions):
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
         name = names.last("--sampler") or default_sampler(names.last("--endpoint"))
-        endpoints = names.get("--endpoint", [])
-        names_models = bool(endpoints) and all(",model=" in one for one in endpoints)
+        servers = _servers(names.get("--endpoint", []))
+        names_models = bool(servers) and all(one.model for one in servers)
         yield sampler_component(name, ["endpoint"], not {"--sampler", "--endpoint"} & names.keys(),
                                 ["model"] if names_models else [])
         if "--reference-samples" in names:
@@ -275,12 +278,19 @@ class SamplerOptions(ComponentOptions):
         if "endpoint" not in [field.name for field in fields_of(SAMPLERS.get(name))]:
             raise InputError(f"--endpoint is of sampler {ENDPOINT_SAMPLER}; "
                              f"leave out --sampler {name}")
-        from minrisk.openai.upstreams import parse_upstreams  # few runs need the client
         from minrisk.samplers.ensemble import pool_of_servers
 
-        return pool_of_servers(
-            parse_upstreams(self.endpoint, "--endpoint"),
-            lambda **given: make_sampler(name, **options | given))
+        return pool_of_servers(_servers(self.endpoint),
+                               lambda **given: make_sampler(name, **options | given))
+
+
+def _servers(texts: Sequence[str]) -> list[UpstreamServer]:
+    """The servers of `--endpoint`."""
+    if not texts:
+        return []
+    from minrisk.openai.upstreams import parse_upstreams  # few runs need the client
+
+    return parse_upstreams(texts, "--endpoint")
 
 
 def sampler_component(name: str, without: Sequence[str], is_default: bool,

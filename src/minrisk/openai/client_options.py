@@ -86,7 +86,9 @@ def server_key(variable: str = KEY) -> str | None:
     """The API key from this environment variable; only the default variable may be unset."""
     key = os.environ.get(variable, "").strip()
     if not key and variable != KEY:
-        raise InputError(f"the environment variable {variable} is not set; put the key there")
+        is_name = variable.isidentifier() and variable.isupper()  # else it may be a key
+        raise InputError(f"the environment variable {variable if is_name else '(not shown)'} is "
+                         "not set; put the key there, and give the name of the variable")
     if not (key.isascii() and key.isprintable()):  # not valid in a header
         raise InputError(f"the environment variable {variable} holds no key: it has line breaks, "
                          "control or other special characters")
