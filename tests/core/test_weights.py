@@ -126,7 +126,7 @@ def test_what_sample_writes_is_weighed_by_probability(server, tmp_path):
     ({"texts": ["a"]}, "expected 1 logprobs .one per reference., got 2"),
     ({"texts": ["a", 3]}, "must be strings; found int: 3"),
     ({"counts": [1, 0]}, "found 0 as number 2"),
-    ({"lengths": [1, 0]}, "lengths must be positive; found 0.0 as number 2"),
+    ({"lengths": [1, 0]}, "lengths must be positive; found 0 as number 2"),
     ({"lengths": [1]}, "expected 2 lengths .one per reference., got 1"),
     ({"temperature": 0}, "temperature must be a number above 0; got 0"),
     ({"temperature": float("nan")}, "above 0; got nan"),

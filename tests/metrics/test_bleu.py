@@ -20,7 +20,6 @@ import minrisk
 from generators import cases, text_lists
 from generators import texts as generated_texts
 from minrisk import Groups, _native
-from minrisk.metrics import _backend
 from minrisk.metrics.ngram import bleu_plain
 from minrisk.metrics.ngram.tokenizers import BUILTIN
 from native_twin import check_twin
@@ -62,7 +61,7 @@ def sacrebleu_scores(metric: minrisk.BLEU, hyps: list[str], refs: list[str]) -> 
 
 @pytest.fixture
 def plain(monkeypatch):
-    monkeypatch.setattr(_backend, "native_core", lambda: None)
+    monkeypatch.setattr("minrisk._core.native.native_core", lambda: None)
 
 
 @given(metric=METRICS, hyps=LISTS, refs=LISTS)

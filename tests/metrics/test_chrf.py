@@ -18,7 +18,6 @@ import minrisk
 from generators import cases, text_lists, texts
 from minrisk import _native
 from minrisk._core.groups import Groups
-from minrisk.metrics import _backend
 from native_twin import check_twin
 from small_metrics import scores
 from tolerance import assert_close
@@ -97,7 +96,7 @@ def test_real_samples_equal_fastchrf(fastchrf_samples):
 @pytest.fixture
 def plain(monkeypatch):
     def switch() -> None:
-        monkeypatch.setattr(_backend, "native_core", lambda: None)
+        monkeypatch.setattr("minrisk._core.native.native_core", lambda: None)
     return switch
 
 

@@ -83,7 +83,7 @@ def test_the_environment_forces_an_instruction_set(name):
 
 
 def test_the_environment_forces_the_plain_twin():
-    code = "from minrisk.metrics._backend import backend; print(backend('chrf').__name__)"
+    code = "from minrisk._core.native import backend; print(backend('chrf').__name__)"
     done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"MINRISK_CORE": "plain"},
                           capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "minrisk.metrics.ngram.chrf_plain"

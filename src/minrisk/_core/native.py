@@ -1,4 +1,4 @@
-"""The native core, if it could be built and MINRISK_CORE does not rule it out."""
+"""The native core, or plain Python with the same results if it could not be built."""
 
 from __future__ import annotations
 
@@ -8,6 +8,17 @@ from importlib import import_module
 from types import ModuleType
 
 from minrisk._core.errors import InputError, unknown, warn
+
+_PLAIN = {"chrf": "ngram.chrf_plain", "bleu": "ngram.bleu_plain", "ter": "ter"}
+
+
+def backend(metric: str) -> ModuleType:
+    """The implementation of a metric; MINRISK_CORE selects avx512, avx2, portable or plain."""
+    native = native_core()
+    if native is None:
+        return import_module(f"minrisk.metrics.{_PLAIN[metric]}")
+    part: ModuleType = getattr(native, metric)
+    return part
 
 
 @cache

@@ -239,13 +239,10 @@ class Pool(Generic[F]):
 
     def keep_scores(self) -> Floats:
         """(H, R) all scores, cached for later calls and for pools derived from this one."""
-        self._fill_matrix()
-        return self.scores()
-
-    def _fill_matrix(self) -> None:
         hyps, refs = self._hyps.labels, self._refs.labels
         if self.matrix.at(hyps, refs) is None:
             self.matrix.fill(hyps, refs, self._distinct_scores(refs), len(self.texts))
+        return self.scores()
 
     def _distinct_scores(self, rows: Ints) -> Floats:
         """(D, rows) scores of the distinct hypotheses against these rows of `texts`."""

@@ -31,10 +31,7 @@ def normalised(weights: npt.ArrayLike | None, count: int) -> Floats:
 def checked_weights(weights: npt.ArrayLike, count: int) -> Floats:
     """(R,) finite, non-negative weights, not normalised."""
     given = checked_numbers(weights, count, "weights")
-    wrong = np.flatnonzero(~(np.isfinite(given) & (given >= 0)))
-    if wrong.size:
-        raise InputError(f"weights must be finite and not negative; found {given[wrong[0]]} "
-                         f"as number {wrong[0] + 1}")
+    _check_each(np.isfinite(given) & (given >= 0), given, "weights must be finite and not negative")
     return given
 
 
@@ -137,28 +134,21 @@ def checked_logprobs(logprobs: npt.ArrayLike, count: int | None,
 
 def check_not_positive(logprobs: Floats) -> None:
     """Raise an error for positive values, such as losses, which would reverse the weights."""
-    wrong = np.flatnonzero(logprobs > _MAX_LOGPROB)
-    if wrong.size:
-        raise InputError(f"logprobs must not be above 0; found {logprobs[wrong[0]]:g} as number "
-                         f"{wrong[0] + 1}; negate losses, take the logarithm of probabilities, "
-                         "give other scores as weights, or leave them out")
+    _check_each(~(logprobs > _MAX_LOGPROB), logprobs, "logprobs must not be above 0",
+                "; negate losses, take the logarithm of probabilities, give other scores as "
+                "weights, or leave them out")
 
 
 def _divisors(lengths: npt.ArrayLike, count: int) -> Floats:
     given = checked_numbers(lengths, count, "lengths")
-    wrong = np.flatnonzero(~((given > 0) & np.isfinite(given)))
-    if wrong.size:
-        raise InputError(f"lengths must be positive; found {given[wrong[0]]} "
-                         f"as number {wrong[0] + 1}")
+    _check_each((given > 0) & np.isfinite(given), given, "lengths must be positive")
     return given
 
 
 def checked_counts(counts: npt.ArrayLike, count: int) -> Ints:
     given = checked_numbers(counts, count, "counts", "sample")
-    wrong = np.flatnonzero(~((given >= 1) & (given == np.floor(given))))
-    if wrong.size:
-        raise InputError(f"counts must be integers of at least 1; found {given[wrong[0]]:g} "
-                         f"as number {wrong[0] + 1}")
+    _check_each((given >= 1) & (given == np.floor(given)), given,
+                "counts must be integers of at least 1")
     if not given.sum() < np.iinfo(np.intp).max:
         raise InputError(f"counts add up to {given.sum():g}, which is too large")
     return given.astype(np.intp)
@@ -205,6 +195,13 @@ def checked_numbers(values: npt.ArrayLike, count: int | None, name: str,
         wanted = "a list of" if count is None else str(count)
         raise InputError(f"expected {wanted} {name} (one per {of}), got {_shape(array)}")
     return array
+
+
+def _check_each(is_valid: npt.NDArray[np.bool_], given: Floats, wanted: str,
+                advice: str = "") -> None:
+    """Raise an error for the first number that is not valid."""
+    for place in np.flatnonzero(~is_valid).tolist():
+        raise InputError(f"{wanted}; found {given[place]:g} as number {place + 1}{advice}")
 
 
 def _shape(array: Floats) -> str:

@@ -14,8 +14,8 @@ import numpy as np
 from minrisk._core.arrays import Floats, Ints, Objects, numbered, objects
 from minrisk._core.errors import needs_extra
 from minrisk._core.lazy import lazy
+from minrisk._core.native import backend
 from minrisk._core.process import threads
-from minrisk.metrics._backend import backend
 from minrisk.plugins import Metric, option
 
 Rules = tuple[tuple[str, str], ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -99,10 +99,15 @@ def best_rows(ranking: Ranking, segment: Segment, keep: int | None) -> Ints:
     return np.sort(ranking.order[kept])  # sample order, which breaks ties of the next stage
 
 
-def rank_among(pool: Pool[Any], rows: Ints, leave_self_out: bool = False) -> Ranking:
-    """Exact MBR of these hypotheses; if the references are the samples, only these are used."""
-    kept = pool.keep(rows)
-    return kept.ranking(kept.utility(own_references(kept.segment), leave_self_out))
+def exact_among(kept: Sequence[Ints], rankings: Sequence[Ranking], pools: Iterable[Pool[Any]],
+                leave_self_out: bool = False) -> list[Ranking]:
+    """The rankings with these hypotheses first, by exact MBR; if the references are the samples,
+    only these are used.
+    """
+    left = [pool.keep(rows) for pool, rows in zip(pools, kept, strict=True)]
+    return [ranking.refine(rows, pool.ranking(
+                pool.utility(own_references(pool.segment), leave_self_out)))
+            for ranking, rows, pool in zip(rankings, kept, left, strict=True)]
 
 
 def own_references(segment: Segment) -> Ints | None:

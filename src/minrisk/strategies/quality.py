@@ -30,7 +30,7 @@ from minrisk._core.strategy import (
     PoolStrategy,
     WeightingStrategy,
 )
-from minrisk.strategies.cascade import UncountedStage, best_rows, rank_among
+from minrisk.strategies.cascade import UncountedStage, best_rows, exact_among
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,7 @@ class QualityThenMBR(Options):
         first = UncountedStage(Rerank(self.quality)).rank(segments)
         kept = [best_rows(ranking, segment, self.keep)
                 for ranking, segment in zip(first, segments, strict=True)]
-        second = [rank_among(pool, rows, self.leave_self_out)
-                  for pool, rows in zip(bind(self.metric, segments), kept, strict=True)]
-        return [r.refine(k, f) for r, k, f in zip(first, kept, second, strict=True)]
+        return exact_among(kept, first, bind(self.metric, segments), self.leave_self_out)
 
 
 @dataclass(frozen=True)

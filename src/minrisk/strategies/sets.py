@@ -20,7 +20,7 @@ from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import MeanUtility, PoolStrategy
-from minrisk.strategies.cascade import UncountedStage, rank_among
+from minrisk.strategies.cascade import UncountedStage, exact_among
 from minrisk.strategies.groups import Standard
 from minrisk.strategies.uncertain import THRESHOLD, clusters
 
@@ -176,9 +176,7 @@ class Cluster(Options):
         first = UncountedStage(Standard(self.similarity)).rank(batch)
         pools = zip(first, batch.pools(self.similarity), strict=True)
         kept = [self._heaviest(ranking, pool) for ranking, pool in pools]
-        second = [rank_among(pool, rows)
-                  for pool, rows in zip(batch.pools(self.metric), kept, strict=True)]
-        return [r.refine(k, f) for r, k, f in zip(first, kept, second, strict=True)]
+        return exact_among(kept, first, batch.pools(self.metric))
 
     def _heaviest(self, ranking: Ranking, pool: Pool[Any]) -> Ints:
         """The rows of the hypotheses in the heaviest cluster; ties go to the better one.

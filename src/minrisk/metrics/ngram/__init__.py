@@ -11,8 +11,8 @@ from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups, WeightedRows, check_rows
 from minrisk._core.metric import Metric, PartialStatistics
+from minrisk._core.native import backend
 from minrisk._core.process import threads
-from minrisk.metrics._backend import backend
 
 
 class NgramMetric(Metric[WeightedRows]):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk.metrics._backend import backend
+from minrisk._core.native import backend
 from minrisk.metrics.ngram import NgramMetric, lowercased
 from minrisk.metrics.ngram.bleu_plain import bleu
 from minrisk.metrics.ngram.plain import ngram_counts
