@@ -147,8 +147,9 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade pip
 
+# not in the environment of `make dev`, where it would take the place of the editable installation
 $(VENV)/.installed: $(SOURCES) $(LOCK) | $(BIN)/python
-	$(PIP) .[zst]
+	test -e $(VENV)/.dev || $(PIP) .[zst]
 	touch $@
 
 $(VENV)/.core: $(VENV)/.installed requirements/core.txt
