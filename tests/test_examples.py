@@ -42,7 +42,7 @@ def test_comet_chooses_a_translation_of_each_source(printed):
 
 def test_an_example_without_its_packages_says_what_to_install(printed, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not installed
-    with pytest.raises(minrisk.MissingExtra, match=r"torch: pip install 'minrisk\[comet\]'"):
+    with pytest.raises(minrisk.MissingExtra, match=r"minrisk\[comet\]"):
         printed("translate_with_comet")
 
 

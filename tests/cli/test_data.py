@@ -58,12 +58,12 @@ def test_keeping_hypotheses_keeps_the_references():
         ({"hypotheses": ["a"], "references": []}, "zero references"),
         ({"hypotheses": "abc"}, "not one string"),
         ({"hypotheses": ["a", 3]}, "found int: 3"),
-        ({"hypotheses": ["a", "b"], "weights": [1]}, "expected 2 weights"),
+        ({"hypotheses": ["a", "b"], "weights": [1]}, "2 weights"),
         ({"hypotheses": ["a", "b"], "weights": [1, -1]}, "not negative"),
         ({"hypotheses": ["a", "b"], "weights": [1, float("nan")]}, "finite"),
         ({"hypotheses": ["a", "b"], "weights": [0, 0]}, "all zero"),
-        ({"hypotheses": ["a", "b"], "weights": ["x", "y"]}, "list of numbers"),
-        ({"hypotheses": ["a", "b"], "weights": [[1, 1]]}, "got a table of 1 x 2"),
+        ({"hypotheses": ["a", "b"], "weights": ["x", "y"]}, "numbers"),
+        ({"hypotheses": ["a", "b"], "weights": [[1, 1]]}, "1 x 2"),
     ],
 )
 def test_a_senseless_segment_is_refused(arguments, message):
@@ -126,7 +126,7 @@ def test_a_wrapper_is_named_so_that_its_name_makes_it():
 
 
 def test_an_empty_registry_still_answers():
-    with pytest.raises(minrisk.InputError, match="unknown thing 'x'; known: none"):
+    with pytest.raises(minrisk.InputError, match="'x'"):
         Registry("thing", "minrisk.nothing").get("x")
 
 
@@ -145,14 +145,14 @@ def test_an_option_version_is_in_the_signature_beside_the_version_of_minrisk():
 
 
 def test_threads_must_be_positive():
-    with pytest.raises(minrisk.InputError, match="threads must be a number from 1"):
+    with pytest.raises(minrisk.InputError, match="threads"):
         minrisk.set_threads(0)
 
 
 def test_counts_are_bounded_where_they_are_unrolled():
     most = minrisk.Segment(["a", "b"], counts=[2**20 - 1, 1])
     assert len(most.references) == 2**20
-    with pytest.raises(minrisk.InputError, match=r"counts add up to 1,048,577 samples .* weights"):
+    with pytest.raises(minrisk.InputError, match="1,048,577"):
         minrisk.Segment(["a", "b"], counts=[2**20, 1])
     shard = minrisk.References(["a", "b"], counts=[2**40, 1])  # which is not
     assert minrisk.decode_parts(["a", "b"], [shard]).text == "a"

@@ -15,13 +15,13 @@ from openai_server import Faulty, refusing_prompt, status
 
 
 @pytest.mark.parametrize(("content", "message"), [
-    (b'{"source": "one"}\n{"text": "x"}\n', "in:2: found the fields text, wanted source"),
-    (b'{"source": "one"}\n{"source": 3}\n', "in:2: found source 3, wanted a string"),
-    (b'{"source": "one"}\n{"prompt": ["x"]}\n', 'in:2: found prompt ["x"], wanted a string'),
-    (b'{"source": "one"}\n{"messages": []}\n', "in:2: found messages [], wanted a list"),
+    (b'{"source": "one"}\n{"text": "x"}\n', "in:2: found the fields text"),
+    (b'{"source": "one"}\n{"source": 3}\n', "in:2: found source 3"),
+    (b'{"source": "one"}\n{"prompt": ["x"]}\n', 'in:2: found prompt ["x"]'),
+    (b'{"source": "one"}\n{"messages": []}\n', "in:2: found messages []"),
     (b'{"source": "one"}\n{"messages": [{"content": "x"}]}\n', "in:2: found messages"),
-    (b'{"source": "one"}\n{"prompt": "a", "messages": []}\n', "found both prompt and messages"),
-    (b'{"source": "one"}\nplain\n', "give --input-format text"),
+    (b'{"source": "one"}\n{"prompt": "a", "messages": []}\n', "in:2: found both"),
+    (b'{"source": "one"}\nplain\n', "--input-format text"),
     (b'one\n\xff\n', "in:2: found byte 0xff"),
 ])
 @pytest.mark.parametrize("command", ["sample", "translate"])
@@ -68,7 +68,7 @@ def test_prompts_that_all_fail_are_sent_once(sample, server, sources, tmp_path, 
     args = ["-n", "1", "--retries", "0", *where.replace("@", f"{tmp_path}/out").split()]
     result = sample(sources, *args)
     assert result.code == 2
-    assert "400 not with me; all 4 segments failed" in result.err
+    assert "all 4 segments failed" in result.err
     sent = [body["messages"][-1]["content"] for body in server.bodies]
     assert sorted(sent) == sorted(sources.read_text().split())
     server.always = None
@@ -78,7 +78,7 @@ def test_prompts_that_all_fail_are_sent_once(sample, server, sources, tmp_path, 
 def test_a_pipe_whose_prompts_all_fail_is_not_read_again(sample, server):
     server.always = status(400, "not with me")
     result = sample("-", "-n", "1", "--retries", "0", stdin=b"one\ntwo\n")
-    assert "400 not with me; all 2 segments failed" in result.err
+    assert "all 2 segments failed" in result.err
     assert len(server.bodies) == 2
 
 
@@ -110,7 +110,7 @@ def test_a_finished_file_that_somebody_changed_is_told(sample, sources, tmp_path
     out.write_bytes(out.read_bytes()[:-9])
     result = sample(sources, "-n", "4", "-o", out, "--resume")
     assert result.code == 2
-    assert "remove it to make it again" in result.err
+    assert "out.jsonl" in result.err
     out.unlink()
     assert sample(sources, "-n", "4", "-o", out, "--resume").code == 0
 
@@ -167,4 +167,4 @@ def test_ctrl_c_does_not_wait_for_a_slow_server(server, sources, tmp_path):
         wait_for(lambda: server.bodies)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
-        assert b"interrupted after 0 segments, which are kept" in process.stderr.read()
+        assert b"interrupted after 0 segments" in process.stderr.read()

@@ -158,18 +158,17 @@ def test_prepare_finds_a_model_that_is_not_there():
 
 
 @pytest.mark.parametrize(("make", "message"), [
-    (lambda: minrisk.Rerank(CHRF), "strategy 'rerank' needs a metric that judges by the source "
+    (lambda: minrisk.Rerank(CHRF), "'rerank' needs a metric that judges by the source "
      "alone (comet-qe, "),
     (lambda: minrisk.QualityThenMBR(CHRF, Edit()), "quality of strategy 'quality-then-mbr' needs"),
     (lambda: minrisk.Centroid(CHRF), "has vectors to cluster (comet, "),
-    (lambda: minrisk.Aggregate(Edit()), "strategies that work with it: standard, n-by-s, "),
+    (lambda: minrisk.Aggregate(Edit()), "standard, n-by-s, "),
     (lambda: minrisk.ControlVariate(CHRF), "has a surrogate to correct (comet, "),
     (lambda: minrisk.Aggregate(Combined((CHRF, Edit()))), "'chrf+edit' does not"),
-    (lambda: minrisk.Standard(3), "metric must be a metric, its name or class, or a function of "
-     "hypothesis and reference; got 3"),
-    (lambda: minrisk.CoarseToFine(CHRF, int), "coarse must be a metric, its name"),
-    (lambda: Combined((CHRF, None)), "metrics must be a metric, its name"),
-    (lambda: minrisk.Standard(Symmetric), "class Symmetric, which cannot be made without options"),
+    (lambda: minrisk.Standard(3), "metric must be a metric"),
+    (lambda: minrisk.CoarseToFine(CHRF, int), "coarse must be a metric"),
+    (lambda: Combined((CHRF, None)), "metrics must be a metric"),
+    (lambda: minrisk.Standard(Symmetric), "class Symmetric"),
     (lambda: minrisk.Cascade(CHRF, minrisk.Standard(CHRF)), "coarse must be a strategy"),
     (lambda: minrisk.Confident("standard"), "strategy must be a strategy"),
 ])
@@ -206,9 +205,9 @@ def test_whatever_judges_pairs_is_a_metric(given):
 
 def test_a_function_is_named_and_its_mistakes_are_told():
     assert "metric:overlap" in signature(minrisk.Standard(overlap))
-    with pytest.raises(minrisk.InputError, match=r"metric '<lambda>' failed: TypeError"):
+    with pytest.raises(minrisk.InputError, match=r"'<lambda>' .*TypeError"):
         minrisk.decode(TEXTS, metric=as_metric(lambda h: 1.0))
-    with pytest.raises(minrisk.InputError, match="expected a finite number, got None"):
+    with pytest.raises(minrisk.InputError, match=r"number, .*None"):
         minrisk.decode(TEXTS, metric=lambda h, r: None)
 
 
@@ -231,7 +230,7 @@ def test_an_object_that_is_no_metric_declares_by_its_methods():
     assert metric.abilities == Ability.AVERAGES | Ability.QUALITY
     assert (metric.needs_source, metric.is_error, metric.loads_model) == (True, True, False)
     assert signature(minrisk.Standard(Rich())).startswith("strategy:standard|metric:rich|")
-    with pytest.raises(minrisk.InputError, match="has vectors to cluster"):
+    with pytest.raises(minrisk.InputError, match="vectors"):
         metric.vectors(metric.features(["a"]))
     assert MetricAdapter(Rich) != metric
 
@@ -261,7 +260,7 @@ def test_a_metric_that_declares_what_it_has_not_breaks_the_contract():
     class Boaster(Length):
         abilities = Ability.VECTORS
 
-    with pytest.raises(AssertionError, match=r"VECTORS.* is declared without vectors"):
+    with pytest.raises(AssertionError, match="VECTORS"):
         check_metric(Boaster())
 
 
@@ -305,7 +304,7 @@ def test_a_strategy_of_somebody_else_declares_what_it_needs():
         metric: Any = metric_option(needs=Ability.QUALITY)
 
     assert Mine(CometQE()).metric == CometQE()
-    with pytest.raises(minrisk.InputError, match="strategy 'mine' needs a metric that judges"):
+    with pytest.raises(minrisk.InputError, match="'mine'"):
         Mine(CHRF)
 
 

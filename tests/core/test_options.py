@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import minrisk
-from minrisk._core.options import Options, option
+from minrisk._core.options import Bounds, Options, option
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES, Recipe
 
 
@@ -34,31 +35,28 @@ class Everything(Options):
 
 @pytest.mark.parametrize(("options", "message"), [
     ({"whole": "6"}, "all: whole must be an integer from 1 to 9; got '6'"),
-    ({"whole": 2.5}, "whole must be an integer from 1 to 9; got 2.5"),
-    ({"whole": True}, "whole must be an integer from 1 to 9; got True"),
-    ({"whole": None}, "whole must be an integer from 1 to 9; got None"),
-    ({"whole": 0}, "whole must be an integer from 1 to 9; got 0"),
-    ({"whole": 10}, "got 10"),
+    ({"whole": 2.5}, "got 2.5"), ({"whole": True}, "got True"), ({"whole": None}, "got None"),
+    ({"whole": 0}, "got 0"), ({"whole": 10}, "got 10"),
     ({"share": 0}, "share must be a number above 0 and below 1; got 0"),
     ({"share": 1.0}, "got 1.0"),
     ({"share": float("nan")}, "got nan"),
     ({"share": False}, "got False"),
     ({"free": float("inf")}, "free must be a finite number; got inf"),
-    ({"free": 10**400}, "free must be a finite number; got 1000"),
+    ({"free": 10**400}, "got 1000"),
     ({"flag": 1}, "flag must be True or False; got 1"),
     ({"text": b"x"}, "text must be a string; got b'x'"),
-    ({"unit": "words"}, "unit must be 'character' or 'word'; got 'words'; did you mean 'word'?"),
-    ({"unit": 3}, "unit must be 'character' or 'word'; got 3"),
+    ({"unit": "words"}, "did you mean 'word'?"),
+    ({"unit": 3}, "got 3"),
     ({"unit": ["word"]}, "got ['word']"),
     ({"maybe": -1}, "maybe must be an integer of at least 0 or None; got -1"),
     ({"maybe": "auto"}, "got 'auto'"),
     ({"either": 1.5}, "either must be an integer or a string; got 1.5"),
-    ({"parts": (1.0, "2")}, "parts must be a tuple, each part a finite number; got (1.0, '2')"),
+    ({"parts": (1.0, "2")}, "got (1.0, '2')"),
     ({"parts": 1.0}, "parts must be a tuple"),
-    ({"shares": (1, -1)}, "shares must be a tuple, each part a number of at least 0; got (1, -1)"),
-    ({"maybe": 10**5000}, "got a value of type int that is too large to show"),
-    ({"text": 10**5000}, "text must be a string; got a value of type int"),
-    ({"unit": 10**5000}, "unit must be 'character' or 'word'; got a value of type int"),
+    ({"shares": (1, -1)}, "got (1, -1)"),
+    ({"maybe": 10**5000}, "too large to show"),
+    ({"text": 10**5000}, "value of type int"),
+    ({"unit": 10**5000}, "value of type int"),
 ])
 def test_what_an_option_does_not_take_is_refused(options, message):
     with pytest.raises(minrisk.InputError) as error:
@@ -87,7 +85,7 @@ def test_a_class_of_its_own_that_is_no_options_is_checked_where_it_is_made_by_na
         size: int = option(1, ge=1, help="a size")
 
     assert Plugin(0).size == 0
-    with pytest.raises(minrisk.InputError, match="plugin: size must be an integer"):
+    with pytest.raises(minrisk.InputError, match="plugin: size"):
         Recipe("metric", "plugin", Plugin).make({"size": 0})
 
 
@@ -101,60 +99,50 @@ def test_types_that_cannot_be_resolved_are_not_checked():
     assert Plugin(3).thing == 3
 
 
-NUMBERS = [(name, f) for name in STRATEGIES.builtin for f in STRATEGIES.get(name)
-           .__dataclass_fields__.values() if f.type in ("int", "float", "int | None", "bool")]
-
-
-@pytest.mark.parametrize(("name", "given"), NUMBERS,
-                         ids=lambda value: getattr(value, "name", value))
-def test_no_strategy_takes_a_text_for_a_number(name, given):
-    cls = STRATEGIES.get(name)
-    needed = {"subset": 1} if name == "n-by-s" else {}
-    metrics = {f: Anything() for f in ("metric", "coarse", "quality", "similarity")
-               if f in cls.__dataclass_fields__}
-    if name == "cascade":
-        metrics["coarse"] = "standard"
-    with pytest.raises(minrisk.InputError, match=f"^{name}: {given.name} must be .*; got '6'"):
-        cls(**metrics, **needed | {given.name: "6"})
-
-
-@pytest.mark.parametrize(("name", "options", "message"), [
-    ("openai", {"endpoint": (1,)}, "openai: endpoint must be a string or None; got (1,)"),
-    ("openai", {"model": None}, "openai: model must be a string; got None"),
-    ("openai", {"max_tokens": "6"}, "openai: max_tokens must be an integer of at least 1; got '6'"),
-    ("openai", {"retries": 1.5}, "openai: retries must be an integer of at least 0; got 1.5"),
-    ("openai", {"timeout": float("nan")}, "openai: timeout must be a number above 0; got nan"),
-    ("openai", {"prompt": 7}, "openai: prompt must be a string or None; got 7"),
-    ("hf", {"model": None}, "hf: model must be a string; got None"),
-    ("hf", {"beams": "6"}, "hf: beams must be an integer of at least 0; got '6'"),
-    ("hf", {"min_tokens": None}, "hf: min_tokens must be an integer of at least 0; got None"),
-    ("ct2", {"temperature": "hot"}, "ct2: temperature must be a number above 0; got 'hot'"),
-])
-def test_samplers_refuse_what_their_options_do_not_take(name, options, message):
-    needed = {"model": "m"} | ({"endpoint": "http://localhost:1/v1"} if name == "openai" else {})
-    with pytest.raises(minrisk.InputError) as error:
-        SAMPLERS.get(name)(**needed | options)
-    assert message in str(error.value)
-
-
-@pytest.mark.parametrize("name", ["cached", "symmetric"])
-def test_a_metric_around_one_other_does_not_take_several(name):
-    with pytest.raises(minrisk.InputError, match=r"metric must be a metric, .*; got \(\)"):
-        METRICS.get(name)(metric=())
-
-
-def test_what_is_no_metric_or_strategy_is_told_however_large_it_is():
-    with pytest.raises(minrisk.InputError, match="got a value of type int that is too large"):
-        minrisk.Standard(10**5000)
-    with pytest.raises(minrisk.InputError, match="got a value of type int that is too large"):
-        minrisk.decode(["a"], metric="chrf", strategy=10**5000)
-
-
 class Anything:
     """Can do everything, by name."""
 
     features = scores = aggregate = vectors = quality = surrogate = print
     partial_statistics = finalize = print
+
+
+PARTS = dict(part for registry in (METRICS, STRATEGIES, SAMPLERS)
+             for part in registry.installed())
+REQUIRED = {"metric": Anything(), "metrics": (Anything(),), "coarse": Anything(),
+            "quality": Anything(), "similarity": Anything(), "writer": Anything(),
+            "threshold": 1.0, "subset": 1, "model": "m", "function": "m:f", "command": "cat"}
+
+
+def refused(bounds: Bounds) -> Iterator[object]:
+    yield object()  # of no type that an option has
+    for bound, beyond in ((bounds.ge, -1), (bounds.gt, 0), (bounds.le, 1), (bounds.lt, 0)):
+        if bound is not None:
+            yield bound + beyond
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_option_refuses_what_it_does_not_take(name):
+    cls = PARTS[name]
+    given = {f.name: REQUIRED[f.name] for f in dataclasses.fields(cls) if f.name in REQUIRED}
+    if name == "cascade":
+        given["coarse"] = "standard"
+    for one in dataclasses.fields(cls):
+        for value in refused(one.metadata["bounds"]) if "bounds" in one.metadata else ():
+            with pytest.raises(minrisk.InputError, match=f": {one.name} must be"):
+                cls(**given | {one.name: value})
+
+
+@pytest.mark.parametrize("name", ["cached", "symmetric"])
+def test_a_metric_around_one_other_does_not_take_several(name):
+    with pytest.raises(minrisk.InputError, match=r"metric .*\(\)"):
+        METRICS.get(name)(metric=())
+
+
+def test_what_is_no_metric_or_strategy_is_told_however_large_it_is():
+    with pytest.raises(minrisk.InputError, match="too large"):
+        minrisk.Standard(10**5000)
+    with pytest.raises(minrisk.InputError, match="too large"):
+        minrisk.decode(["a"], metric="chrf", strategy=10**5000)
 
 
 @pytest.mark.parametrize(("kind", "name"), [

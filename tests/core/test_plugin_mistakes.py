@@ -72,7 +72,7 @@ def test_a_failed_check_has_a_name_a_sentence_and_the_texts(metric, words):
 
 
 def test_transposed_scores_are_refused():
-    with pytest.raises(minrisk.InputError, match=r"shape \(2, 3\) .* wanted \(3, 2\)"):
+    with pytest.raises(minrisk.InputError, match=r"\(2, 3\) .* \(3, 2\)"):
         minrisk.decode(TEXTS, references=["x", "yy"], metric=Transposed())
 
 
@@ -83,12 +83,12 @@ def test_scores_that_are_no_real_numbers_are_refused(type, shown):
         def scores(self, hyps, refs, source=None):
             return super().scores(hyps, refs, source).astype(type)
 
-    with pytest.raises(minrisk.InputError, match=f"an array of {shown}"):
+    with pytest.raises(minrisk.InputError, match=shown):
         minrisk.decode(TEXTS, metric=Typed())
 
 
 @pytest.mark.parametrize(("metric", "message"), [
-    (Lists(), "`features` returned list"), (Fewer(), "returned 2 rows for 3 texts")])
+    (Lists(), "list"), (Fewer(), "2 rows for 3")])
 def test_features_without_rows_are_refused(metric, message):
     with pytest.raises(minrisk.InputError, match=message):
         minrisk.decode(TEXTS, metric=metric)
@@ -110,9 +110,9 @@ def changed(change):
 
 @pytest.mark.parametrize(("mistake", "message"), [
     (changed(lambda found: Ranking(found.order[:-1], found.utility[:-1])), "wanted 3"),
-    (changed(lambda found: Ranking(found.order * 0, found.utility)), "wanted each hypothesis once"),
+    (changed(lambda found: Ranking(found.order * 0, found.utility)), "each hypothesis"),
     (changed(lambda found: None), "NoneType"),
-    (lambda rankings: rankings[1:], "returned 0 rankings for 1 segments"),
+    (lambda rankings: rankings[1:], "0 rankings"),
     (lambda rankings: None, "NoneType"),
 ])
 def test_an_incomplete_ranking_is_refused(mistake, message):

@@ -73,5 +73,5 @@ def test_selected_texts_are_the_members_of_their_rows(rows):
 
 @pytest.mark.parametrize("name", ["chrf", "bleu", "rouge", "cider", "exact-match"])
 def test_features_of_another_kind_get_our_error(name):
-    with pytest.raises(InputError, match=r"expected what the metric's `features` .* got ndarray"):
+    with pytest.raises(InputError, match="ndarray"):
         make_metric(name).scores(np.array(["a"]), np.array(["b"]))

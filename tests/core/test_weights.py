@@ -123,13 +123,13 @@ def test_what_sample_writes_is_weighed_by_probability(server, tmp_path):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"texts": ["a"]}, "expected 1 logprobs .one per reference., got 2"),
-    ({"texts": ["a", 3]}, "must be strings; found int: 3"),
+    ({"texts": ["a"]}, "1 logprobs .* 2"),
+    ({"texts": ["a", 3]}, "int: 3"),
     ({"counts": [1, 0]}, "found 0 as number 2"),
-    ({"lengths": [1, 0]}, "lengths must be positive; found 0 as number 2"),
-    ({"lengths": [1]}, "expected 2 lengths .one per reference., got 1"),
-    ({"temperature": 0}, "temperature must be a number above 0; got 0"),
-    ({"temperature": float("nan")}, "above 0; got nan"),
+    ({"lengths": [1, 0]}, "lengths .* number 2"),
+    ({"lengths": [1]}, "2 lengths .* 1"),
+    ({"temperature": 0}, "temperature .* 0"),
+    ({"temperature": float("nan")}, "temperature .* nan"),
 ])
 def test_what_cannot_be_a_weight_is_said(options, message):
     with pytest.raises(minrisk.InputError, match=message):
@@ -143,7 +143,7 @@ def test_log_probabilities_may_be_as_far_apart_as_numbers_are(options):
 
 
 def test_lengths_that_make_log_probabilities_infinite_are_told():
-    with pytest.raises(minrisk.InputError, match=r"divided by lengths .* found -inf"):
+    with pytest.raises(minrisk.InputError, match=r"lengths .* -inf"):
         minrisk.weights_from_logprobs([-1.0], lengths=[5e-324])
 
 
@@ -171,7 +171,7 @@ def test_a_line_with_a_log_probability_above_zero_is_named(tmp_path, weights):
     _, failed = run("decode", path, "--weights", weights).records
     assert failed["error"].startswith(f"{path}:2: {ABOVE_ZERO}")
     unused = run("decode", path)
-    assert "warning: logprobs are not used as weights" in unused.err
+    assert "warning: logprobs" in unused.err
     assert "error" not in unused.records[1]
 
 
@@ -207,7 +207,7 @@ def test_an_empty_sample_of_no_tokens_can_be_weighed_by_length(tmp_path):
 def test_samples_that_are_no_texts_are_told_before_their_lengths(tmp_path):
     path = write(tmp_path / "in.jsonl", {"samples": [5, "a"], "logprobs": [-3.0, -1.0]})
     found = run("decode", path, "--weights", "length-normalised")
-    assert "in.jsonl:1: references must be strings; found int: 5" in found.err
+    assert "in.jsonl:1: references" in found.err
 
 
 def test_decode_takes_a_temperature(tmp_path):
@@ -220,7 +220,7 @@ def test_decode_takes_a_temperature(tmp_path):
     assert "weights:logprobs|" in sharp.err
     useless = run("decode", path, "--weights-temperature", 2)
     assert useless.code == 2
-    assert "does nothing with --weights auto" in useless.err
+    assert "--weights auto" in useless.err
 
 
 def write_lines(path, lines):
@@ -232,5 +232,5 @@ def write_lines(path, lines):
     [minrisk.References(["a"], [1e308], [100])], [minrisk.References(["a", "b"], [1e308, 1e308])],
     [minrisk.References([text], [1e308]) for text in "ab"]])
 def test_weights_that_add_up_to_infinity_are_told(shards):
-    with pytest.raises(minrisk.InputError, match="add up to a positive number; got inf"):
+    with pytest.raises(minrisk.InputError, match=r"positive .* inf"):
         minrisk.decode_parts(["a", "b"], shards)

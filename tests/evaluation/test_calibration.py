@@ -190,9 +190,9 @@ def test_the_map_is_judged_on_the_half_that_it_has_not_seen():
 
 
 @pytest.mark.parametrize(("right", "message"), [
-    (np.ones(30, bool), "all 30 choices are right"),
-    (np.zeros(30, bool), "all 30 choices are wrong"),
-    (np.arange(12) < 6, "found 12 choices that are known to be right or wrong, wanted at least 20"),
+    (np.ones(30, bool), "30 .* right"),
+    (np.zeros(30, bool), "30 .* wrong"),
+    (np.arange(12) < 6, "12 .* 20"),
 ])
 def test_choices_that_tell_nothing_are_refused(right, message):
     with pytest.raises(minrisk.InputError, match=message):
@@ -202,7 +202,7 @@ def test_choices_that_tell_nothing_are_refused(right, message):
 def test_a_signal_that_is_not_there_is_named():
     values, right = drawn(0)
     nothing = {"utility": values, "confidence.share": np.full(60, np.nan)}
-    with pytest.raises(minrisk.InputError, match=r"unknown signal 'confidence\.share'"):
+    with pytest.raises(minrisk.InputError, match=r"confidence\.share"):
         own.calibrated(nothing, right, "confidence.share")
 
 
@@ -215,7 +215,7 @@ def test_a_signal_that_is_not_there_is_named():
 def test_another_file_is_no_calibration(tmp_path, content):
     path = tmp_path / "c.json"
     path.write_text(content)
-    with pytest.raises(minrisk.InputError, match="found no calibration"):
+    with pytest.raises(minrisk.InputError, match="calibration"):
         minrisk.read_calibration(str(path))
 
 

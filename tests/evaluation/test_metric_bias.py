@@ -47,7 +47,7 @@ def test_a_function_and_an_unknown_strategy_are_names_like_others():
 def test_scores_warn_of_systems_whose_origin_is_given():
     ranking = minrisk.decode(SAMPLES)
     systems = {"beam": ["a cat"], "mbr": [ranking.text]}
-    with pytest.warns(UserWarning, match="^mbr was chosen by chrf, which overestimates it"):
+    with pytest.warns(UserWarning, match="chrf"):
         minrisk.score(systems, ["the cat"], origins={"mbr": ranking.signature})
     minrisk.score(systems, ["the cat"], metric="bleu", origins={"mbr": ranking.signature})
 
@@ -65,7 +65,7 @@ def test_the_command_line_reads_the_settings_beside_an_output(output):
     references = output.with_name("ref.txt")
     biased = run("score", output, "-r", references)
     assert (biased.code, json.loads(biased.out)["name"]) == (0, "chrf")
-    assert f"warning: {output} was chosen by chrf, which overestimates it" in biased.err
+    assert f"warning: {output} was chosen by chrf" in biased.err
     assert "warning" not in run("score", output, "-r", references, "--metric", "ter").err
 
 

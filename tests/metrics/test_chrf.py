@@ -176,13 +176,13 @@ def every_core():
 
 def test_features_of_other_options_are_refused():
     features = minrisk.ChrF().features(["The Cat", "the cat"])
-    with pytest.raises(minrisk.InputError, match="extract them with the same metric"):
+    with pytest.raises(minrisk.InputError, match="same metric"):
         minrisk.ChrF(lowercase=True).scores(features, features)
 
 
 def test_an_average_needs_a_label_for_every_reference():
     metric = minrisk.ChrF()
-    with pytest.raises(minrisk.InputError, match="expected 3 labels"):
+    with pytest.raises(minrisk.InputError, match="3 labels"):
         metric.aggregate(metric.features(CHECK_REFS), Groups(np.zeros(2, np.intp), np.ones(2)))
 
 
@@ -212,7 +212,7 @@ def test_an_aggregate_cannot_be_a_hypothesis():
     metric = minrisk.ChrF()
     features = metric.features(CHECK_REFS)
     average = metric.aggregate(features, Groups(np.zeros(3, np.intp), np.ones(3)))
-    with pytest.raises(minrisk.InputError, match="cannot be the hypothesis"):
+    with pytest.raises(minrisk.InputError, match="hypothesis"):
         metric.scores(average, features)
 
 

@@ -96,16 +96,16 @@ def test_an_aggregate_cannot_be_the_hypothesis():
     metric = Cider()
     texts = metric.features(["a", "b"])
     average = metric.aggregate(texts, minrisk.Groups.split(np.ones(2), 1))
-    with pytest.raises(minrisk.InputError, match="an aggregate cannot be the hypothesis"):
+    with pytest.raises(minrisk.InputError, match="hypothesis"):
         metric.scores(average, texts)
 
 
 @pytest.mark.parametrize(("content", "message"), [
-    (None, "cider: cannot read documents=.*JSON lines"),
-    ("a plain caption\n", r"captions:1: expected a document"),
-    ('{"samples": ["a"]}\n\n{"references": [1]}\n', r"captions:3: expected a document"),
-    ("\n", "has no document"),
-    ('["a"]\n', r"captions:1: expected a document")])
+    (None, "captions"),
+    ("a plain caption\n", "captions:1"),
+    ('{"samples": ["a"]}\n\n{"references": [1]}\n', "captions:3"),
+    ("\n", "no document"),
+    ('["a"]\n', "captions:1")])
 def test_documents_that_cannot_be_read_are_told(tmp_path, content, message):
     path = tmp_path / "captions"
     if content is not None:

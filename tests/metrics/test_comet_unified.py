@@ -104,7 +104,7 @@ def test_every_strategy_ranks_by_quality_alone(strategy):
 def test_inputs_that_are_cut_off_are_warned_of():
     metric = xcomet("xcomet_short")
     hyps, refs, source = (metric.features([t]) for t in ("a", "is it a long story?", "no, it is"))
-    with pytest.warns(UserWarning, match="some inputs have more than 32 tokens together"):
+    with pytest.warns(UserWarning, match="32 tokens"):
         metric.scores(hyps, refs, source)
 
 
@@ -130,18 +130,18 @@ def test_decode_from_the_command_line_with_a_converted_model(name, tmp_path):
 
 
 @pytest.mark.parametrize(("metric", "message"), [
-    (kiwi("xlmr_layer"), "use it as the metric 'comet'"),
-    (xcomet("referenceless"), "use it as the metric 'comet-qe'"),
-    (xcomet("kiwi"), "use it as the metric 'comet-kiwi'")])
+    (kiwi("xlmr_layer"), "'comet'"),
+    (xcomet("referenceless"), "'comet-qe'"),
+    (xcomet("kiwi"), "'comet-kiwi'")])
 def test_a_model_of_another_class_is_told(metric, message):
     with pytest.raises(minrisk.InputError, match=message):
         metric.scores(*[metric.features(["a"])] * 3)
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"word_layer": 9}, "layer 9 of 3"), ({"encoder_model": "BERT"}, "found the encoder 'BERT'"),
-    ({"class_identifier": "ranking_metric"}, "of class 'ranking_metric', wanted one of"),
-    ({"input_segments": ["mt", "ref"]}, "that reads mt, ref")])
+    ({"word_layer": 9}, "layer 9"), ({"encoder_model": "BERT"}, "'BERT'"),
+    ({"class_identifier": "ranking_metric"}, "'ranking_metric'"),
+    ({"input_segments": ["mt", "ref"]}, "mt, ref")])
 def test_a_configuration_that_cannot_be_read_is_told(change, message, tmp_path):
     run("comet", "convert", CHECKPOINTS / "xcomet", "converted")
     file = tmp_path / "converted" / "minrisk.json"

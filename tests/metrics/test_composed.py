@@ -172,7 +172,7 @@ def test_averages_in_parts_are_scaled_once_they_are_whole(by):
                                  strategy=minrisk.Aggregate(metric))
     whole = minrisk.decode(SAMPLES[:4], SAMPLES, strategy=minrisk.Aggregate(metric))
     assert_close(parts.utility, whole.utility)
-    with pytest.raises(minrisk.InputError, match="needs all references at once, not in parts"):
+    with pytest.raises(minrisk.InputError, match="parts"):
         minrisk.decode_parts(SAMPLES[:4], [SAMPLES[:2], SAMPLES[2:]],
                              strategy=minrisk.Standard(metric))
 
@@ -199,7 +199,7 @@ def test_a_combination_averages_references_if_all_of_it_does():
     assert Combined((CHRF, ExactMatch())).abilities == both
     assert Combined((CHRF, Edit())).abilities == Ability.NONE
     assert Ability.AVERAGES not in Symmetric(CHRF).abilities
-    with pytest.raises(minrisk.InputError, match=r"averages references .*'chrf\+edit' does not"):
+    with pytest.raises(minrisk.InputError, match=r"chrf\+edit"):
         minrisk.decode(["a", "b"], metric="chrf+edit", strategy="aggregate")
 
 
@@ -423,7 +423,7 @@ def test_a_disk_that_is_full_is_told(tmp_path):
     scores(Cached(CHRF, path), ["a"], ["b"])
     _table(path)._cache.read("PRAGMA max_page_count = 1")
     texts = [f"text {i}" for i in range(100)]
-    with pytest.raises(minrisk.InputError, match=r"as a cache: database or disk is full; free"):
+    with pytest.raises(minrisk.InputError, match="full"):
         scores(Cached(CHRF, path), texts, texts)
 
 
@@ -433,7 +433,7 @@ def test_a_table_that_stays_locked_is_told(tmp_path, monkeypatch):
     scores(Cached(CHRF, path), ["a"], ["b"])
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(minrisk.InputError, match=r"as a cache: database is locked; free"):
+        with pytest.raises(minrisk.InputError, match="locked"):
             scores(Cached(CHRF, path), ["a"], ["c"])
 
 
@@ -457,7 +457,7 @@ def test_processes_share_a_file_of_scores(tmp_path):
 @pytest.mark.parametrize("name", ["notes.txt", "notes.txt/scores.db", "."])
 def test_a_file_that_cannot_hold_scores_is_told(name, tmp_path):
     (tmp_path / "notes.txt").write_text("these are my notes, not a table of scores\n" * 20)
-    with pytest.raises(minrisk.InputError, match=r"cannot be used as a cache: .* name another"):
+    with pytest.raises(minrisk.InputError, match="cache"):
         scores(Cached(CHRF, str(tmp_path / name)), ["a"], ["b"])
 
 
@@ -512,23 +512,23 @@ def test_quoted_arguments_are_any_text(text):
 
 
 @pytest.mark.parametrize(("name", "options", "message"), [
-    ("chrf+nothing", {}, "unknown metric 'nothing'"),
-    ("cached:", {}, "unknown metric ''"),
-    ("cached", {}, "'cached' is made of others; name an inner metric, as in cached:comet"),
-    ("combined", {}, r"'combined' is made of others; name inner metrics, as in chrf\*0.5\+comet"),
-    ("chrf:6", {}, "'chrf' takes no argument after a colon"),
-    ("chrf*1.2.3", {}, "expected a number as weight, got '1.2.3'"),
-    ("chrf*2edit", {}, "expected a number as weight, got '2edit'"),
+    ("chrf+nothing", {}, "'nothing'"),
+    ("cached:", {}, "''"),
+    ("cached", {}, "cached:comet"),
+    ("combined", {}, r"chrf\*0.5\+comet"),
+    ("chrf:6", {}, "'chrf' .* colon"),
+    ("chrf*1.2.3", {}, "'1.2.3'"),
+    ("chrf*2edit", {}, "'2edit'"),
     ("exact-match:[0-9]+km", {}, r'write exact-match:"\[0-9\]\+km"'),
     ("comet:/models/comet+v2", {}, r'write comet:"/models/comet\+v2"'),
     ("exact-match:a*2", {}, r'write exact-match:"a\*2" or exact-match:"a"\*2'),
     ("chrf+exact-match:a+edit*2", {}, r'write chrf\+exact-match:"a\+edit\*2" or '),
     ('exact-match:"a": (b)', {}, r'write exact-match:"""a"": \(b\)"'),
     ('exact-match:"a', {}, r'write exact-match:"""a"'),
-    ('chrf"', {}, "after a whole name"),
-    ("chrf+edit", {"order": 3}, r"unknown option of metric 'chrf\+edit': 'order'"),
-    ("chrf+edit", {"chrf__ordr": 3}, "unknown option of metric 'chrf': 'ordr'; did you mean"),
-    ("python", {}, r"'python' needs the option function="),
+    ('chrf"', {}, "whole name"),
+    ("chrf+edit", {"order": 3}, r"'chrf\+edit': 'order'"),
+    ("chrf+edit", {"chrf__ordr": 3}, "'chrf': 'ordr'"),
+    ("python", {}, "function="),
 ])
 def test_names_that_make_no_metric_are_told(name, options, message):
     with pytest.raises(minrisk.InputError, match=message):
@@ -536,9 +536,9 @@ def test_names_that_make_no_metric_are_told(name, options, message):
 
 
 @pytest.mark.parametrize(("metrics", "options", "message"), [
-    ((), {}, "at least one metric"),
-    ((CHRF,), {"weights": (1.0, 2.0)}, "expected 1 weights .* got 2"),
-    ((CHRF,), {"weights": (float("inf"),)}, "must be a tuple, each part a finite number; got")])
+    ((), {}, "one metric"),
+    ((CHRF,), {"weights": (1.0, 2.0)}, "1 weights .* 2"),
+    ((CHRF,), {"weights": (float("inf"),)}, "weights .*inf")])
 def test_combinations_that_make_no_sense_are_refused(metrics, options, message):
     with pytest.raises(minrisk.InputError, match=message):
         Combined(metrics, **options)

@@ -97,7 +97,7 @@ def test_an_estimator_that_overflows_fp16_scores_the_same_embeddings_in_bf16():
     metric, other = of_kind(Comet, model), of_kind(Comet, model, "bf16")
     features = metric.features(TEXTS)
     assert features.base.dtype == torch.float16
-    with pytest.warns(UserWarning, match="too large for fp16"):
+    with pytest.warns(UserWarning, match="fp16"):
         found = metric.scores(features, features, features[np.array([0])])
     theirs = replace(features, owner=other)
     np.testing.assert_array_equal(found, other.scores(theirs, theirs, theirs[np.array([0])]))
@@ -119,7 +119,7 @@ def test_fp16_by_name_is_not_replaced():
 
 def test_cached_embeddings_of_a_model_that_overflows_are_read_again(tmp_path):
     model, cache = scaled("pool_cls", 1e7, INSIDE), str(tmp_path / "cache")
-    with pytest.warns(UserWarning, match="too large for fp16"):
+    with pytest.warns(UserWarning, match="fp16"):
         written = of_kind(Comet, model, cache=cache).features(TEXTS).base
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # nothing is encoded, so that nothing overflows
@@ -158,17 +158,17 @@ def test_in_int8_a_text_does_not_depend_on_its_batch():
 
 def test_int8_is_refused_where_it_cannot_run(monkeypatch):
     monkeypatch.setattr(device, "choose_device", torch.device)
-    with pytest.raises(minrisk.InputError, match="'int8' cannot be used: the device is cuda"):
+    with pytest.raises(minrisk.InputError, match="cuda"):
         device.Runtime("cuda", "int8")
     monkeypatch.setattr(int8, "_has_vnni", lambda: False)
-    with pytest.raises(minrisk.InputError, match="torch finds no VNNI instructions on the CPU"):
+    with pytest.raises(minrisk.InputError, match="VNNI"):
         device.Runtime("cpu", "int8")
 
 
 @NEEDS_VNNI
 def test_int8_is_refused_by_a_torch_without_its_kernels(monkeypatch):
     monkeypatch.setattr(torch.ops, "onednn", SimpleNamespace())
-    with pytest.raises(minrisk.InputError, match=r"torch .* lacks the int8 kernels"):
+    with pytest.raises(minrisk.InputError, match="int8 kernels"):
         device.Runtime("cpu", "int8")
 
 

@@ -79,24 +79,24 @@ def test_samples_of_a_sampler_bring_theirs(server, tmp_path):
 
 
 def test_log_probabilities_that_are_missing_or_wrong_are_told(tmp_path):
-    with pytest.raises(InputError, match="'logprob' needs the log-probability of every hypothesis"):
+    with pytest.raises(InputError, match="log-probability"):
         minrisk.decode(HYPS, strategy="rerank", metric="logprob")
-    with pytest.raises(InputError, match=r"expected 4 logprobs .*, got 2"):
+    with pytest.raises(InputError, match=r"4 logprobs .* 2"):
         rerank(logprobs=[-1, -2])
-    with pytest.raises(InputError, match=r"expected 4 lengths \(one per hypothesis\), got 1"):
+    with pytest.raises(InputError, match=r"4 lengths .* 1"):
         rerank(True, lengths=[3])
-    with pytest.raises(InputError, match="does not judge texts alone"):
+    with pytest.raises(InputError, match="logprob"):
         minrisk.LogProb().features(["a"])
     # they belong to the references here
     line = {"samples": HYPS, "references": ["a"], "logprobs": [-1.0]}
     (tmp_path / "in.jsonl").write_text(json.dumps(line))
     done = run("decode", tmp_path / "in.jsonl", "--strategy", "rerank", "--metric", "logprob")
-    assert "needs the log-probability of every hypothesis" in done.err
+    assert "log-probability" in done.err
 
 
 @pytest.mark.parametrize("name", ["logprobs", "lengths"])
 def test_numbers_of_hypotheses_are_told_to_be_theirs(name):
-    with pytest.raises(InputError, match=f"expected 4 {name} .one per hypothesis., got 1"):
+    with pytest.raises(InputError, match=f"4 {name} .* 1"):
         minrisk.Segment(HYPS, ["a cat"], **{name: [1.0]})
 
 

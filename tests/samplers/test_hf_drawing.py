@@ -588,7 +588,7 @@ def test_a_generation_config_that_allows_no_beam_search_is_told(setting):
     model = tiny_models.model("marian")
     for name, value in setting.items():
         setattr(model.generation_config, name, value)
-    with pytest.raises(UnusableError, match="generation config allows no beam search"):
+    with pytest.raises(UnusableError, match="beam search"):
         beam_search(model, model.generation_config, prompts(model)[:1], 2, 2, 4)
 
 
@@ -621,7 +621,7 @@ def test_logits_that_are_no_numbers_are_told(kind, options, value):
 def test_a_setting_that_needs_more_than_a_prefix_is_refused():
     model = tiny_models.model("marian")
     model.generation_config.guidance_scale = 2.0
-    with pytest.raises(InputError, match="sets guidance_scale"):
+    with pytest.raises(InputError, match="guidance_scale"):
         engine(model).sample(prompts(model), 2, 0, range(3))
 
 

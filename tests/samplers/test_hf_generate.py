@@ -144,10 +144,10 @@ def test_a_model_that_came_from_nowhere_needs_its_tokenizer_bound():
 
 
 @pytest.mark.parametrize(("settings", "wants"), [
-    ({"num_samples": 0}, "num_samples must be at least 1; got 0"),
+    ({"num_samples": 0}, "num_samples .* 0"),
     ({"typical_p": 0.5}, "typical_p"),
-    ({"metric": "chrff"}, "did you mean 'chrf'"),
-    ({"strategy": minrisk.Standard(minrisk.ChrF()), "metric": "chrf"}, "metric: already part"),
+    ({"metric": "chrff"}, "'chrf'"),
+    ({"strategy": minrisk.Standard(minrisk.ChrF()), "metric": "chrf"}, "metric"),
     ({"logits_processor": [lambda ids, scores: scores]}, "function"),
     ({"encoder_no_repeat_ngram_size": 2}, "encoder_no_repeat_ngram_size"),
 ])

@@ -61,7 +61,7 @@ def test_what_a_sampler_does_not_declare_is_not_so(sampler):
     assert sampler.batch_size(1024) == 16
     sampler.prepare()
     assert sampler.sample(["a"], 3) == [[Sample("a", 3)]]
-    with pytest.raises(minrisk.InputError, match=r"sampler '(plain|Bare)' has no stream"):
+    with pytest.raises(minrisk.InputError, match=r"'(plain|Bare)' .*stream"):
         sampler.stream([], 1)
 
 
@@ -81,7 +81,7 @@ def test_an_object_that_derives_from_nothing_is_adapted_with_what_it_has():
 @pytest.mark.parametrize("value", [5, None, object(), Plain, Bare],
                          ids=["number", "none", "object", "class", "bare class"])
 def test_what_is_no_sampler_is_told(value):
-    with pytest.raises(minrisk.InputError, match="sampler must be a sampler"):
+    with pytest.raises(minrisk.InputError, match="sampler"):
         as_sampler(value)
 
 
@@ -92,9 +92,9 @@ def test_built_in_samplers_derive_from_the_base_class(name):
 
 def test_a_sampler_by_name_has_its_options():
     assert minrisk.make_sampler("ct2", model="m", top_p=0.5) == minrisk.CTranslate2("m", top_p=0.5)
-    with pytest.raises(minrisk.InputError, match="did you mean 'temperature'"):
+    with pytest.raises(minrisk.InputError, match="'temperature'"):
         minrisk.make_sampler("ct2", model="m", temprature=0.5)
-    with pytest.raises(minrisk.InputError, match="unknown sampler 'cd2'; did you mean 'ct2'"):
+    with pytest.raises(minrisk.InputError, match="'ct2'"):
         minrisk.make_sampler("cd2", model="m")
 
 
@@ -109,9 +109,9 @@ def test_the_address_of_a_server_comes_from_the_environment_unless_given(monkeyp
 
 def test_an_address_that_nothing_gives_is_asked_for(monkeypatch):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    with pytest.raises(minrisk.InputError, match=r"endpoint must be the address .*OPENAI_BASE_URL"):
+    with pytest.raises(minrisk.InputError, match="OPENAI_BASE_URL"):
         minrisk.Endpoint("m")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://me:secret@host/v1")
-    with pytest.raises(minrisk.InputError, match="a user or a query") as error:
+    with pytest.raises(minrisk.InputError, match="query") as error:
         minrisk.Endpoint("m")
     assert "secret" not in str(error.value)

