@@ -23,6 +23,7 @@ from tolerance import assert_close
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*samples so far were cut at max_tokens")
 EXPERIMENT = Path(__file__).parent
+DEMO = str(ROOT / "src" / "minrisk" / "data" / "demo.jsonl.xz")
 sys.path.insert(0, str(EXPERIMENT))
 
 import decoding
@@ -44,7 +45,7 @@ TEXTS = ["the cat sat", "the cat sat down", "a cat sat", "dogs", "a cat", "cats"
 
 @pytest.fixture(autouse=True)
 def _demo(monkeypatch):
-    monkeypatch.setenv("MINRISK_DEMO", str(ROOT / "src" / "minrisk" / "data" / "demo.jsonl.xz"))
+    monkeypatch.setenv("MINRISK_DEMO", DEMO)
 
 
 def settings(**changes) -> Settings:
@@ -73,23 +74,31 @@ def test_the_tiny_configuration_writes_every_table_and_figure(tmp_path, capsys):
     assert "3 to go" not in capsys.readouterr().err
 
 
-def test_processes_change_nothing(tmp_path):
-    own = Settings.read(EXPERIMENT / "tiny.yaml", tmp_path)
-    own = replace(own, limit=3, utilities=own.utilities[:1])
-    for processes in (1, 2):
-        reproduce(own, tmp_path / f"work{processes}", tmp_path / str(processes), processes)
-    assert (tmp_path / "1" / "accuracy.csv").read_text() == (
-        tmp_path / "2" / "accuracy.csv").read_text()
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A folder with the work and the output of a run, and its settings."""
+    folder = tmp_path_factory.mktemp("first")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MINRISK_DEMO", DEMO)
+        own = replace(Settings.read(EXPERIMENT / "tiny.yaml", folder), limit=2)
+        reproduce(own, folder / "work", folder / "out")
+    return folder, own
 
 
-def test_a_second_run_decodes_nothing_and_says_the_same(tmp_path, monkeypatch):
+def test_processes_change_nothing(first, tmp_path):
+    folder, own = first
+    reproduce(own, tmp_path / "work", tmp_path / "out", 2)
+    one, two = ((given / "out" / "accuracy.csv").read_text() for given in (folder, tmp_path))
+    assert one == two
+
+
+def test_a_second_run_decodes_nothing_and_says_the_same(first, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
-    own = replace(Settings.read(EXPERIMENT / "tiny.yaml", tmp_path), limit=2)
-    reproduce(own, tmp_path / "work", tmp_path / "one")
+    folder, own = first
     monkeypatch.setattr(decoding, "_judged", None)
-    reproduce(own, tmp_path / "work", tmp_path / "two")
-    one, two = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
-                for name in ("one", "two"))
+    reproduce(own, folder / "work", tmp_path)
+    one, two = ({path.name: path.read_bytes() for path in made.iterdir()}
+                for made in (folder / "out", tmp_path))
     assert one == two
     assert {"results.json", "README.md", "figure-1.svg", "figure-1.png"} <= one.keys()
 

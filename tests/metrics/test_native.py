@@ -159,7 +159,7 @@ def test_other_processes_hash_otherwise_and_give_the_same_bits():
                 print(minrisk.decode(texts, metric=metric, strategy=strategy).utility.tobytes())
     """)
     seen = {subprocess.run([sys.executable, "-c", code], input=json.dumps(sentences(60)),
-                           capture_output=True, text=True, check=True).stdout for _ in range(3)}
+                           capture_output=True, text=True, check=True).stdout for _ in range(2)}
     assert len(seen) == 1
 
 
@@ -169,18 +169,18 @@ def test_ctrl_c_stops_a_long_computation():
     """
     code = textwrap.dedent("""
         import signal, time, numpy as np, minrisk
-        letters = np.random.default_rng(0).choice(list("abcdefghijklmnop"), (9000, 400))
+        letters = np.random.default_rng(0).choice(list("abcdefghijklmnop"), (6000, 400))
         texts, metric = ["".join(row) for row in letters], minrisk.ChrF()
-        few = metric.features(texts[:5200])
+        few = metric.features(texts[:3460])
         start = time.process_time()
-        metric.utility(few, few, np.full(5200, 1 / 5200))
+        metric.utility(few, few, np.full(3460, 1 / 3460))
         third = time.process_time() - start
         signal.signal(signal.SIGVTALRM, signal.default_int_handler)
         features = metric.features(texts)
         start = time.process_time()
         signal.setitimer(signal.ITIMER_VIRTUAL, third / 16)
         try:
-            metric.utility(features, features, np.full(9000, 1 / 9000))
+            metric.utility(features, features, np.full(6000, 1 / 6000))
         except KeyboardInterrupt:
             print("stopped")
         print(time.process_time() - start < third)

@@ -43,10 +43,10 @@ async def post_all(url, count, **fields):
         return await asyncio.gather(*(one(session) for _ in range(count)))
 
 
-def test_a_thousand_clients_at_a_time_are_answered_and_nothing_is_left(upstream):
-    with serving(upstream.url, settings(samples=2), queue=2000) as server:
-        assert set(asyncio.run(post_all(server.url, 1000))) == {200}
-        wait_for(lambda: len(server.log) == 1000)
+def test_hundreds_of_clients_at_a_time_are_answered_and_nothing_is_left(upstream):
+    with serving(upstream.url, settings(samples=2), queue=600) as server:
+        assert set(asyncio.run(post_all(server.url, 300))) == {200}
+        wait_for(lambda: len(server.log) == 300)
         text = server.call("/metrics").raw.decode()
         assert "minrisk_in_flight 0" in text
         assert "minrisk_queued 0" in text
