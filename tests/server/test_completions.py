@@ -88,9 +88,10 @@ def test_a_client_may_choose_the_samples_up_to_a_limit(upstream):
         assert reply.body["minrisk"]["samples"] == 3
 
 
+@pytest.mark.parametrize("more", [{}, {"best_of": 3}])  # which is for minrisk
 @pytest.mark.parametrize("fields", [{"temperature": 0}, {"minrisk": {"samples": 1}}])
-def test_one_request_passes_through_as_it_is(server, upstream, fields):
-    reply = server.chat(seed=5, top_p=0.5, **fields)
+def test_one_request_passes_through_as_it_is(server, upstream, fields, more):
+    reply = server.chat(seed=5, top_p=0.5, **fields, **more)
     assert reply.status == 200
     [body] = upstream.bodies
     assert body == {"model": "m", "messages": [{"role": "user", "content": "hello"}], "seed": 5,

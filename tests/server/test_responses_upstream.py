@@ -126,6 +126,12 @@ def test_records_have_the_question_and_the_samples(upstream, tmp_path):
     assert record["chosen"] == "the cat sat"
 
 
+def test_numbers_of_choices_are_the_upstreams_to_refuse(server, upstream):
+    for fields in ({}, {"temperature": 0}):
+        server.respond(n=2, best_of=3, **fields)
+        assert (upstream.bodies[-1]["n"], upstream.bodies[-1]["best_of"]) == (2, 3)
+
+
 def test_chats_stay_chats(server, upstream):
     assert server.chat().text == "the cat sat"
     assert "messages" in upstream.bodies[0]

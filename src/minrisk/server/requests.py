@@ -97,7 +97,11 @@ class ClientRequest:
     def pass_through_body(self, stream: bool = False) -> dict[str, Any]:
         """The body of a request that is passed through, streamed or not."""
         dropped = {"minrisk", "model"} | (set() if stream else {"stream", "stream_options"})
-        body = self.given if self.forwarded is None else {**self.forwarded, **self._temperature()}
+        if self.forwarded is None:
+            body: Mapping[str, Any] = self.given
+            dropped.add("best_of")  # the upstream would draw as many
+        else:
+            body = {**self.forwarded, **self._temperature()}
         return {name: value for name, value in body.items()
                 if name not in dropped} | self._model_field()
 
