@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import minrisk
-from minrisk._core.options import Bounds, Options, option
+from minrisk._core.options import Bounds, Options, help_of, option
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES, Recipe
 
 
@@ -155,3 +155,47 @@ def test_a_field_is_that_of_the_nearest_class(kind, name):
         nearest = next(base for base in cls.__mro__ if own.name in vars(base).get(
             "__annotations__", {}))
         assert nearest.__dataclass_fields__[own.name].metadata == own.metadata
+
+
+@dataclass(frozen=True)
+class Documented(Options):
+    """A base class.
+
+    Args:
+        size: members of the set (Simon et al. 2020). No more than a hundred.
+        seed: seed of the choice.
+    """
+
+    size: int = option(4)
+    seed: int = option(0)
+
+
+@dataclass(frozen=True)
+class DocumentedElsewhere(Options):
+    """A class that refers to another one.
+
+    Args:
+        size, seed: as in `Documented`.
+        other: as in `Nothing`.
+
+    Raises:
+        InputError: if a value is wrong.
+    """
+
+    size: int = option(4)
+    seed: int = option(0, help="another seed")
+    other: int = option(0)
+
+
+class Derived(Documented):
+    pass
+
+
+def helps(cls: type) -> list[str]:
+    return [help_of(cls, field) for field in dataclasses.fields(cls)]
+
+
+def test_the_help_of_an_option_is_its_own_or_the_first_sentence_about_it():
+    assert helps(Documented) == ["members of the set (Simon et al. 2020)", "seed of the choice"]
+    assert helps(Derived) == helps(Documented)
+    assert helps(DocumentedElsewhere) == [helps(Documented)[0], "another seed", ""]

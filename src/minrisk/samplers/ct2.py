@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from importlib import import_module
 from threading import Event
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class CTranslate2(Sampler):
         max_tokens: maximum number of tokens of a sample.
         overlong: treatment of a source that is longer than the model takes: "cut" or "error".
         dtype: number format, such as "int8" [default: the model's own].
-        device: "cpu" or "cuda".
+        device: device to run on, "cpu" or "cuda".
 
     Raises:
         InputError: if an option is wrong.
@@ -64,22 +64,22 @@ class CTranslate2(Sampler):
     minrisk.InputError: ct2: top_p must be a number above 0 and at most 1; got 1.5
     """
 
-    name: ClassVar[str] = "ct2"
-    cost: ClassVar[str] = "n runs of the model, in batches"
-    is_random: ClassVar[bool] = True
+    name = "ct2"
+    cost = "n runs of the model, in batches"
+    is_random = True
 
-    lacks: ClassVar[dict[str, str]] = dict.fromkeys(
+    lacks = dict.fromkeys(
         ("epsilon", "eta", "min_p"), "CTranslate2 truncates by top_p and top_k only; take one of "
         "these, or the sampler hf")
 
-    model: str = option(help="folder that ct2-transformers-converter wrote")
-    temperature: float = option(1.0, gt=0, help="divisor of the logits; below 1 sharpens")
-    top_k: int = option(0, ge=0, help="number of most likely tokens to sample from; 0 is all")
-    top_p: float = option(1.0, gt=0, le=1, help="mass of the most likely tokens to sample from")
-    max_tokens: int = option(256, ge=1, help="maximum number of tokens of a sample")
-    overlong: Literal["cut", "error"] = option("cut", help="treatment of overlong sources")
-    dtype: str = option("default", help="number format, such as int8; default: the model's own")
-    device: str = option("cpu", help="device to run on, cpu or cuda", affects_results=False)
+    model: str = option()
+    temperature: float = option(1.0, gt=0)
+    top_k: int = option(0, ge=0)
+    top_p: float = option(1.0, gt=0, le=1)
+    max_tokens: int = option(256, ge=1)
+    overlong: Literal["cut", "error"] = option("cut")
+    dtype: str = option("default")
+    device: str = option("cpu", affects_results=False)
 
     def sample(self, prompts: Sequence[str], n: int, seed: int = 0,
                indices: Sequence[int] | None = None) -> list[list[Sample]]:

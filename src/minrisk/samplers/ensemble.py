@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -76,7 +76,7 @@ class Ensemble(Sampler):
     [('one', 1), ('one', 1), ('other', 1)]
     """
 
-    name: ClassVar[str] = "ensemble"
+    name = "ensemble"
 
     samplers: tuple[Sampler, ...] = dataclasses.field(
         metadata={"help": "samplers", "inner": True, "convert": _convert})

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequen
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from minrisk._core.errors import InputError, MinriskError, UnusableError, Wording, warn
 from minrisk._core.lazy import lazy
@@ -62,17 +62,18 @@ class Endpoint(ClientOptions, Sampler):
         temperature: divisor of the logits; 0 is greedy.
         top_p: probability mass of the most likely tokens to sample from.
         top_k: number of most likely tokens to sample from; OpenAI's own server has no such option.
-        max_tokens: maximum number of tokens of a sample.
+        max_tokens: maximum number of tokens of a sample, its reasoning included.
         stop: text that ends a sample, or a JSON list of them.
-        extra: JSON object of further fields of a request; null leaves a field out.
-        logprobs: whether to request log-probabilities.
+        extra: further fields of a request as a JSON object, such as {"min_p": 0.1}; null leaves one
+            out.
+        logprobs: request log-probabilities.
         top_logprobs: number of likeliest tokens of each position to request, for `certainty`.
         window: number of consecutive tokens of `lowest_logprob`, and of last ones of
             `tail_logprob`.
-        send_seed: whether to send seeds, for reproducible samples.
-        drop_truncated: whether to discard truncated samples, e.g. at `max_tokens`.
-        vote: regular expression that extracts the answer (the last match; its first group, if any);
-            sampling stops once one answer has won. The default metric of `translate` and `answer`
+        send_seed: send a seed, for repeatable samples.
+        drop_truncated: drop truncated samples, such as those at `max_tokens`.
+        vote: regular expression of an answer (its first group, if any, of the last match); sampling
+            of a prompt ends when one answer has won. The default metric of `translate` and `answer`
             is then `ExactMatch` with this pattern.
         vote_error: probability that the winner of such a vote is not the most likely answer.
         per_request: number of samples per request; fewer if the server rejects that.
@@ -89,42 +90,30 @@ class Endpoint(ClientOptions, Sampler):
     0.7
     """
 
-    name: ClassVar[str] = "openai"
-    cost: ClassVar[str] = "n samples in requests of per_request each"
-    takes_messages: ClassVar[bool] = True
-    is_causal: ClassVar[bool] = True  # it needs an instruction for a source
+    name = "openai"
+    cost = "n samples in requests of per_request each"
+    takes_messages = True
+    is_causal = True  # it needs an instruction for a source
 
-    streams: ClassVar[bool] = True
+    streams = True
 
-    api: Literal["chat", "completions"] = option("chat", help="interface of the server")
-    prompt: str | None = option(None, help="template of the prompt, with {source} for the source")
-    system: str | None = option(None, help="system message of chats that have none")
-    temperature: float = option(1.0, ge=0, help="divisor of the logits; below 1 sharpens")
-    top_p: float | None = option(None, gt=0, le=1,
-                                 help="mass of the most likely tokens to sample from")
-    top_k: int | None = option(None, help="number of most likely tokens to sample from; not at "
-                               "OpenAI")
-    max_tokens: int = option(2048, ge=1,
-                             help="maximum number of tokens of a sample, its reasoning included")
-    stop: str | None = option(None, help="text that ends a sample, or a JSON list of texts")
-    extra: str | None = option(
-        None, help='further fields of a request, such as {"min_p": 0.1}; null leaves one out')
-    logprobs: bool = option(True, help="request log-probabilities")
-    top_logprobs: int | None = option(
-        None, ge=2, help="likeliest tokens of each position to request, for self-certainty")
-    window: int = option(WINDOW, ge=1, help="consecutive tokens in a group of lowest_logprob and "
-                         "tail_logprob")
-    send_seed: bool = option(True, help="send a seed, for repeatable samples")
-    drop_truncated: bool = option(False, help="whether to leave out truncated samples")
-    vote: str | None = option(
-        None, help="regular expression of an answer (its first group, if any, of the last match); "
-        "sampling of a prompt ends when one answer has won, which is then chosen unless there is "
-        "another metric")
-    vote_error: float = option(
-        0.05, gt=0, lt=1,
-        help="chance that the winner of such a vote is not the most likely answer")
-    per_request: int = option(16, ge=1, help="number of samples per request; fewer where that is "
-                              "refused")
+    api: Literal["chat", "completions"] = option("chat")
+    prompt: str | None = option(None)
+    system: str | None = option(None)
+    temperature: float = option(1.0, ge=0)
+    top_p: float | None = option(None, gt=0, le=1)
+    top_k: int | None = option(None)
+    max_tokens: int = option(2048, ge=1)
+    stop: str | None = option(None)
+    extra: str | None = option(None)
+    logprobs: bool = option(True)
+    top_logprobs: int | None = option(None, ge=2)
+    window: int = option(WINDOW, ge=1)
+    send_seed: bool = option(True)
+    drop_truncated: bool = option(False)
+    vote: str | None = option(None)
+    vote_error: float = option(0.05, gt=0, lt=1)
+    per_request: int = option(16, ge=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
