@@ -95,7 +95,7 @@ def test_samples_that_come_while_others_are_counted_are_counted_together():
             collector.report(CompletionResponse([Choice({}, "yes")], None), 1)
             await begun.wait()
         go_on.set()
-        await collector.stop.wait()
+        await collector.stop
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE))
     assert counted == [1, 11]

@@ -283,10 +283,11 @@ def _own_columns(samples: Iterable[Sample], repeat: bool) -> dict[str, Any]:
     if not repeat:
         fields["counts"] = [row.count for row in rows]
     numbers: dict[str, list[Any]] = {
-        plural: [finite_or_none(getattr(row, name)) for row in rows]
-        for name, plural in _NUMBERS.items()}
+        plural: [getattr(row, name) for row in rows] for name, plural in _NUMBERS.items()}
     numbers["lengths"] = _lengths(rows)
-    fields |= {name: values for name, values in numbers.items() if None not in values}
+    for plural, values in numbers.items():
+        if None not in values and None not in (finite := [*map(finite_or_none, values)]):
+            fields[plural] = finite
     if any(row.finish_reason not in (None, "stop") for row in rows):
         fields["finish_reasons"] = [row.finish_reason for row in rows]
     for name, plural, default in (("reasoning", "reasoning", None), ("model", "models", None),

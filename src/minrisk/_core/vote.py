@@ -134,6 +134,12 @@ class AnswerClasses:
         self._metric = metric
         self.classes: dict[str, str] = {}  # the first answer that equals each
 
+    def among(self, classes: dict[str, str]) -> AnswerClasses:
+        """The same for another vote, to whose answers it adds."""
+        found = AnswerClasses(self._metric)
+        found.classes = classes
+        return found
+
     def __call__(self, text: str) -> str | None:
         answer = self._metric.answer(text)
         if answer is not None and answer not in self.classes:
@@ -172,12 +178,13 @@ class Vote:
 
     def is_settled(self, remaining: int) -> bool:
         """Whether no other answer can catch up with the leader."""
-        first, second = self._first_two()
+        first, second, _ = self._leader()
         return first > second + remaining
 
     def leads(self) -> bool:
         """Whether the leader is the most probable answer, at the given error rate."""
-        return self._leads_after(0)
+        first, second, needed = self._leader()
+        return _leads(first, second, needed)
 
     def wave(self, drawn: int, remaining: int) -> int:
         """The number of samples to draw before the vote is looked at again.
@@ -185,28 +192,29 @@ class Vote:
         With fewer, it could not be decided, even if all agreed with the leader. Waves grow with
         what is drawn, so that long votes have few of them.
         """
-        first, second = self._first_two()
-        fewest = next((count for count in range(1, remaining) if self._leads_after(count)
-                       or first + count > second + remaining - count), remaining)
+        first, second, needed = self._leader()
+        fewest = next((more for more in range(1, remaining) if _leads(first + more, second, needed)
+                       or first + more > second + remaining - more), remaining)
         return min(max(_SMALLEST_WAVE, drawn // 4, fewest), remaining)
 
-    def _leads_after(self, more: int) -> bool:
-        """Whether the leader is the most probable answer if it has more votes.
+    def _leader(self) -> tuple[int, int, float]:
+        """The votes of the leader and of the second answer, and the evidence that the leader needs.
 
         Answers are tested in the order in which they appeared, the k-th with an error of
-        error / (k * (k + 1)), so that all errors add up to `error`. The first sample of an answer
-        does not count: we only test an answer because it appeared.
+        error / (k * (k + 1)), so that all errors add up to `error`.
         """
-        first, second = self._first_two()
-        if first + more == 0:
-            return False
-        place = 1 + next((k for k, count in enumerate(self._counts.values()) if count == first), 0)
-        needed = self._limit + log(place * (place + 1))
-        return log_evidence(first + more - 1, second) >= needed
+        votes = [*self._counts.values(), 0, 0]
+        first, second, *_ = sorted(votes, reverse=True)
+        place = votes.index(first) + 1
+        return first, second, self._limit + log(place * (place + 1))
 
-    def _first_two(self) -> tuple[int, int]:
-        counts = [count for _, count in self._counts.most_common(2)]
-        return (*counts, 0, 0)[0], (*counts, 0, 0)[1]
+
+def _leads(first: int, second: int, needed: float) -> bool:
+    """Whether the evidence for the leader is enough.
+
+    The first sample of an answer does not count: we only test an answer because it appeared.
+    """
+    return first > 0 and log_evidence(first - 1, second) >= needed
 
 
 @lru_cache(maxsize=1 << 14)

@@ -33,7 +33,8 @@ def segment_of(samples: Iterable[Sample], source: str | None, weighting: Weighti
         others = columns(reference_samples)
         references, weights = others["samples"], weighting.of_columns(others, repeated=False)
         weights = others["counts"] if weights is None else weights
-    return Segment(found["samples"], references, source, weights, index, found["counts"],
+    counts = found["counts"] if max(found["counts"], default=1) > 1 else None
+    return Segment(found["samples"], references, source, weights, index, counts,
                    found.get("logprobs"), found.get("lengths"), models=found.get("models"),
                    confidences={
                        name: found[name] for name in CONFIDENCES.values() if name in found})

@@ -127,4 +127,8 @@ async def cancel_all(*tasks: asyncio.Future[Any]) -> None:
     """Cancel tasks and wait until they have ended; their results are discarded."""
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    if not all(task.done() for task in tasks):
+        await asyncio.wait(tasks)
+    for task in tasks:  # without this, asyncio would log the errors
+        if not task.cancelled():
+            task.exception()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -55,7 +54,7 @@ class CompletionResponse:
     """The choices of one response, its token usage, and its unchanged body."""
 
     choices: list[Choice]
-    usage: Counter[str] | None
+    usage: Mapping[str, int] | None
     body: Mapping[str, Any] = field(default_factory=dict)
     raw: bytes | None = None  # of a response that is passed through, if they say the same
 
@@ -204,8 +203,11 @@ class Completions:
     async def _part(self, request: UpstreamRequest, numbers: range,
                     report: PartCallback | None) -> list[CompletionResponse]:
         try:
-            async with self._turn():
+            if self.capabilities.is_known:
                 part = await self._request(request, numbers)
+            else:
+                async with self._turn():
+                    part = await self._request(request, numbers)
         except MinriskError as error:
             if report is None:
                 raise
@@ -252,11 +254,13 @@ class Completions:
         return response
 
     async def _post(self, sent: Mapping[str, Any], settle: Callable[[], None]) -> Response:
-        timer = asyncio.get_running_loop().call_later(ACCEPTED_AFTER, settle)
+        timer = None if self._first_request is None else (
+            asyncio.get_running_loop().call_later(ACCEPTED_AFTER, settle))
         try:
             return self._read(await self._client.post(self._path, sent, self._check))
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
 
     def _next(self, trial: Variant, error: BadRequestError, candidates: Collection[str]) -> Variant:
         """The variant to try after an error; raises the error if no other one can help."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -46,6 +45,12 @@ class Choice:
     model: str | None = None  # if the choices of a pool are of several models
     weight: float = 1.0  # as a reference, beside those of other models
 
+    @property
+    def message(self) -> Mapping[str, Any]:
+        """The message of a chat; empty for a completion."""
+        message = self.raw.get("message")
+        return message if isinstance(message, dict) else {}
+
     def sample(self, text: str) -> Sample:
         """A sample with this text, and the log-probability etc. of the choice."""
         return Sample(text, logprob=self.logprob, length=self.length,
@@ -60,11 +65,9 @@ class Choice:
     @property
     def problem(self) -> str:
         """The reason why there is no text, as a key to count by."""
-        message = self.raw.get("message")
-        message = message if isinstance(message, dict) else {}
-        if message.get("tool_calls"):
+        if self.message.get("tool_calls"):
             return "tool calls"
-        if message.get("refusal"):
+        if self.message.get("refusal"):
             return "refusals"
         return self.finish_reason or "without text"
 
@@ -86,21 +89,21 @@ def _is_choice(found: Any) -> bool:
 def read_choices(body: dict[str, Any], most: int | None = None, mask: Mask | None = None,
                  window: int = WINDOW) -> list[Choice]:
     """At most `most` choices of a valid response; `window` is a number of consecutive tokens."""
-    choices = [_masked(_choice(raw, window), mask) for raw in body["choices"][:most]]
+    choices = [_choice(raw, window) for raw in body["choices"][:most]]
+    if mask is not None and mask.hides_content:
+        choices = [_masked(choice, mask) for choice in choices]
     if len(choices) == 1 and choices[0].length is None:
         return [_with_length(choices[0], body)]
     return choices
 
 
-def _masked(choice: Choice, mask: Mask | None) -> Choice:
+def _masked(choice: Choice, mask: Mask) -> Choice:
     """The choice without the key also where the parts of its content make it up."""
-    if choice.text is None or mask is None or not mask.hides_content:
-        return choice
-    text, message = mask.text(choice.text), choice.raw.get("message")
-    if text == choice.text or not isinstance(message, dict):
+    text = None if choice.text is None else mask.text(choice.text)
+    if text == choice.text or not choice.message:
         return choice
     raw = {name: value for name, value in choice.raw.items() if name != "response"}
-    return replace(choice, text=text, raw=raw | {"message": {**message, "content": text}})
+    return replace(choice, text=text, raw=raw | {"message": {**choice.message, "content": text}})
 
 
 def _choice(raw: dict[str, Any], window: int) -> Choice:
@@ -179,14 +182,14 @@ def _with_length(choice: Choice, body: dict[str, Any]) -> Choice:
     return replace(choice, length=total - hidden)
 
 
-def read_usage(body: dict[str, Any], choices: Sequence[Choice]) -> Counter[str] | None:
+def read_usage(body: dict[str, Any], choices: Sequence[Choice]) -> dict[str, int] | None:
     """Tokens of the prompt and of all choices; None if they are not known.
 
     llama.cpp counts only the tokens of its first choice.
     """
     usage = body.get("usage")
     found = {name: _count(usage.get(name)) for name in _USAGE} if isinstance(usage, dict) else {}
-    counts = Counter({name: count for name, count in found.items() if count is not None})
+    counts = {name: count for name, count in found.items() if count is not None}
     if "completion_tokens" in counts:
         lengths = [choice.length for choice in choices]
         if None in lengths and _is_of_some(counts["completion_tokens"], body, choices):
@@ -205,14 +208,15 @@ def _is_of_some(tokens: int, body: dict[str, Any], choices: Sequence[Choice]) ->
     return len(texts) > 1 and (tokens < len(texts) or size > tokens * _TOKEN_BYTES)
 
 
-def total_usage(parts: Iterable[Counter[str] | None]) -> dict[str, int] | None:
+def total_usage(parts: Iterable[Mapping[str, int] | None]) -> dict[str, int] | None:
     """The sum of the usage of several responses; None if it is unknown for one of them."""
-    total: Counter[str] = Counter()
+    total: dict[str, int] = {}
     for part in parts:
         if part is None:
             return None
-        total.update(part)
-    return dict(total) or None
+        for name, count in part.items():
+            total[name] = total.get(name, 0) + count
+    return total or None
 
 
 def _count(found: Any) -> int | None:

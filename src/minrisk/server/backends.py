@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 import warnings
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -316,7 +316,7 @@ def _part(samples: Sequence[Sample], prompt_tokens: int, api: API,
             "choices": [_choice(sample, index, api) for index, sample in enumerate(each)],
             "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": tokens,
                       "total_tokens": prompt_tokens + tokens}}
-    usage = Counter(prompt_tokens=prompt_tokens, completion_tokens=tokens)
+    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": tokens}
     choices = [_with_logprob(*pair) for pair in zip(read_choices(body), each, strict=True)]
     return CompletionResponse(choices, usage, body)
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 from minrisk._core.arrays import finite_or_none
@@ -78,20 +79,15 @@ _TOOL_METRIC = _ToolMatch(by="field")
 
 def comparable(choices: Sequence[Choice]) -> list[Choice]:
     """The choices without the fields that are not compared, to send less to another process."""
-    return [replace(choice, raw=_compared_fields(choice.raw)) for choice in choices]
+    return [replace(choice, raw={"message": {name: choice.message[name] for name in _COMPARED_FIELDS
+                                             if name in choice.message}}) for choice in choices]
 
 
 def _has_other_fields(choice: Choice) -> bool:
     """Whether more than its text may be compared."""
-    message = choice.raw.get("message")
-    return isinstance(message, dict) and any(message.get(name) for name in _COMPARED_FIELDS)
-
-
-def _compared_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
-    message = raw.get("message")
-    if not isinstance(message, dict):
-        return {}
-    return {"message": {name: message[name] for name in _COMPARED_FIELDS if name in message}}
+    message = choice.message
+    return bool(message.get("tool_calls") or message.get("function_call")
+                or message.get("refusal"))
 
 
 def read_candidates(choices: Sequence[Choice], as_json: bool) -> list[Candidate]:
@@ -100,10 +96,8 @@ def read_candidates(choices: Sequence[Choice], as_json: bool) -> list[Candidate]
 
 
 def _candidate(choice: Choice, as_json: bool) -> Candidate:
-    message = choice.raw.get("message")
-    message = message if isinstance(message, dict) else {}
-    calls = _calls(message)
-    if calls and choice.finish_reason != _FILTERED:
+    message = choice.message
+    if choice.finish_reason != _FILTERED and (calls := _calls(message)):
         return Candidate(choice.sample(_as_text(calls)), tuple(call["name"] for call in calls))
     text = choice.text if choice.text and choice.text.strip() else message.get("refusal")
     if choice.finish_reason == _FILTERED or not isinstance(text, str) or not text.strip():
@@ -112,12 +106,14 @@ def _candidate(choice: Choice, as_json: bool) -> Candidate:
     return Candidate(choice.sample((canonical(text) if as_json else None) or text))
 
 
-def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
+def _calls(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Names and arguments of called tools, from `tool_calls` or the older `function_call`."""
-    tool_calls = message.get("tool_calls")
+    tool_calls, function_call = message.get("tool_calls"), message.get("function_call")
+    if tool_calls is None and function_call is None:
+        return []
     functions = [call.get("function") or call.get("custom") for call in tool_calls
                  if isinstance(call, dict)] if isinstance(tool_calls, list) else []
-    functions = functions or [message.get("function_call")]
+    functions = functions or [function_call]
     return [{"name": str(one.get("name")), "arguments": one.get("arguments", one.get("input"))}
             for one in functions if isinstance(one, dict)]
 
@@ -243,7 +239,12 @@ class RankingMethod:
         return (self.strategy is not None and self.strategy.name == "standard"
                 and self.weighting == UNIFORM
                 and not isinstance(self.strategy, WeightingStrategy)
-                and answer_of(self.strategy.metric) is not None)
+                and self.find_answer is not None)
+
+    @lazy
+    def find_answer(self) -> Callable[[str], str | None] | None:
+        """A function that extracts the answer of a text; None if it is no vote."""
+        return None if self.strategy is None else answer_of(self.strategy.metric)
 
     def signature(self, weighting: Weighting) -> str:
         if weighting not in self._signatures:
@@ -353,17 +354,21 @@ class Comparison:
         strategy = method.strategy
         find = (answer_of(strategy.metric) if question.is_list and strategy is not None
                 and not loads_model(strategy) else None)
-        answers: dict[str, Hashable] = {} if find is None else {text: find(text) for text in texts}
-        seen: Counter[Hashable] = Counter()
-        copies = []
-        for index in sorted(self.compared, key=lambda own: rank[self._text(own)]):
-            answer = answers.get(self._text(index), self._text(index))
-            copies.append((len(self.compared) if answer is None else seen[answer], index))
+        answers: dict[str, Hashable] = {text: text if find is None else find(text)
+                                        for text in texts}
+        rounds: list[list[int]] = []  # the first sample of each answer, the second of each, ...
+        unanswered, seen = [], dict.fromkeys(answers.values(), 0)
+        for _, index in sorted((rank[self.candidates[index].sample.text], index)
+                               for index in self.compared):
+            answer = answers[self.candidates[index].sample.text]
+            if answer is None:
+                unanswered.append(index)
+                continue
+            if seen[answer] == len(rounds):
+                rounds.append([])
+            rounds[seen[answer]].append(index)
             seen[answer] += 1
-        return [index for _, index in sorted(copies, key=lambda pair: pair[0])]
-
-    def _text(self, index: int) -> str:
-        return self.candidates[index].sample.text
+        return [*chain.from_iterable(rounds), *unanswered]
 
 
 def _disagreement(ranking: Ranking) -> str:
@@ -437,11 +442,10 @@ class Votes:
 def votes(method: RankingMethod, choices: Sequence[Choice], as_json: bool,
           classes: dict[str, str]) -> Votes:
     """The votes of further samples of a request; `classes` is from the samples before."""
-    assert method.strategy is not None
-    find = answer_of(method.strategy.metric)
+    find = method.find_answer
     assert find is not None
     if isinstance(find, AnswerClasses):
-        find.classes = classes
+        find = find.among(classes)
     candidates = read_candidates(choices, as_json)
     return Votes([_vote(one, find, method.prefer_finished) for one in candidates], candidates,
                  classes)

@@ -149,18 +149,22 @@ async def hide_version(_: web.Request, response: web.StreamResponse) -> None:
 async def write(request: web.Request, response: web.StreamResponse,
                 seconds: float) -> web.StreamResponse:
     """Write a whole response in pieces, with a timeout for each: slow clients are not cut off."""
-    pieces = []
-    if isinstance(response, web.Response) and isinstance(response.body, bytes) and (
-            len(response.body) > _CHUNK and request.method != "HEAD"):
-        body = response.body
-        pieces = [body[start:start + _CHUNK] for start in range(0, len(body), _CHUNK)]
-        response = web.StreamResponse(status=response.status, headers=response.headers)
-        response.content_length = len(body)
+    body = response.body if isinstance(response, web.Response) else None
+    if not isinstance(body, bytes) or len(body) <= _CHUNK or request.method == "HEAD":
+        await in_time(request, _write_at_once(request, response), seconds)
+        return response
+    response = web.StreamResponse(status=response.status, headers=response.headers)
+    response.content_length = len(body)
     await in_time(request, response.prepare(request), seconds)
-    for piece in pieces:
-        await in_time(request, response.write(piece), seconds)
+    for start in range(0, len(body), _CHUNK):
+        await in_time(request, response.write(body[start:start + _CHUNK]), seconds)
     await in_time(request, response.write_eof(), seconds)
     return response
+
+
+async def _write_at_once(request: web.Request, response: web.StreamResponse) -> None:
+    await response.prepare(request)
+    await response.write_eof()
 
 
 async def in_time(request: web.Request, writing: Awaitable[object], seconds: float) -> None:

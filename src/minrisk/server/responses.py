@@ -70,8 +70,8 @@ class Completion:
 
 
 def completion(request: ClientRequest, parts: Sequence[CompletionResponse], chosen: Chosen | None,
-               abstain_text: str | None,
-               failed_models: Mapping[str, int] | None = None) -> Completion:
+               usage: dict[str, Any] | None, abstain_text: str | None,
+               failed_models: Mapping[str, int]) -> Completion:
     """The answer with the best choices; if `chosen` is None, the upstream's first answer."""
     sources = [(choice.raw, part) for part in parts for choice in part.choices]
     if chosen is None:
@@ -98,7 +98,7 @@ def completion(request: ClientRequest, parts: Sequence[CompletionResponse], chos
             "created": int(time.time()), "model": request.model}
     head |= {name: value for name, value in part.body.items()
              if name not in ("choices", "usage", "minrisk")}
-    usage = _with_judges(summed_usage(parts), summary.get("judge_usage", {}))
+    usage = _with_judges(usage, summary.get("judge_usage", {}))
     listed = _numbered(choices, request)
     raw = part.raw if request.passes_through and _is_unchanged(part, head, listed, usage) else None
     return Completion(request, head, listed, usage, summary, raw)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -113,10 +113,12 @@ class SampleLimit:
             admission.end()
 
     @asynccontextmanager
-    async def hold(self, samples: int) -> AsyncIterator[None]:
+    async def hold(self, samples: int, begin: Callable[[], None] = lambda: None
+                   ) -> AsyncIterator[None]:
         """Hold capacity for samples while they are drawn; at most the whole capacity."""
         size = min(samples, self._capacity)
         await self._acquire(size)
+        begin()
         try:
             yield
         finally:
@@ -169,12 +171,9 @@ class Admission:
         self._is_waiting = True
         limit.counts.wait(1)
 
-    @asynccontextmanager
-    async def hold(self, samples: int) -> AsyncIterator[None]:
+    def hold(self, samples: int) -> AbstractAsyncContextManager[None]:
         """Hold capacity for samples of the request while they are drawn."""
-        async with self._limit.hold(samples):
-            self.end()
-            yield
+        return self._limit.hold(samples, self.end)
 
     def end(self) -> None:
         """Leave the queue: the first sample has started, or the request has ended."""
@@ -195,7 +194,8 @@ class SampleCollector:
     failed: int = 0  # number of samples
     failed_models: Counter[str] = field(default_factory=Counter)  # the same, of several upstreams
     started: asyncio.Event = field(default_factory=asyncio.Event)  # the first part has arrived
-    stop: asyncio.Event = field(default_factory=asyncio.Event)  # no further samples are needed
+    # done if no further samples are needed
+    stop: asyncio.Future[None] = field(default_factory=lambda: asyncio.Future())
     is_late: bool = False  # the deadline has passed
     votes: Votes = field(default_factory=Votes)  # of the samples counted last
     candidates: list[Candidate] = field(default_factory=list)  # of the samples counted so far
@@ -221,7 +221,7 @@ class SampleCollector:
             yield range(start, end)
             if self.counting is not None:
                 await asyncio.wait({self.counting}, timeout=_MAX_COUNTING)
-            if self.stop.is_set() or not self.parts:  # a failing upstream gets no further wave
+            if self.stop.done() or not self.parts:  # a failing upstream gets no further wave
                 return
 
     async def relay(self, chunk: dict[str, Any]) -> None:
@@ -259,7 +259,7 @@ class SampleCollector:
             if upstream is not None:
                 self.failed_models[upstream] += samples
             elif _is_bad_request(found) and not self.parts:
-                self.stop.set()  # the upstream would refuse the other requests, too
+                self._end()  # the upstream would refuse the other requests, too
             return
         self.parts.append(found)
         self.started.set()
@@ -287,7 +287,11 @@ class SampleCollector:
             for answer in self.votes.answers:
                 vote.add(answer)
             if vote.is_decided(self.request.samples - len(choices) + self.uncounted):
-                self.stop.set()
+                self._end()
+
+    def _end(self) -> None:
+        if not self.stop.done():
+            self.stop.set_result(None)
 
 
 async def collect_samples(backend: Backend, admission: Admission, collector: SampleCollector,
@@ -295,16 +299,15 @@ async def collect_samples(backend: Backend, admission: Admission, collector: Sam
     """Collect samples until all have arrived, a vote is decided, or the deadline passes."""
     work = asyncio.ensure_future(
         backend.sample(collector.request, collector.waves(), admission, collector.report))
-    stop = asyncio.ensure_future(collector.stop.wait())
     try:
-        done, _ = await asyncio.wait({work, stop}, timeout=settings.deadline,
+        done, _ = await asyncio.wait({work, collector.stop}, timeout=settings.deadline,
                                      return_when=asyncio.FIRST_COMPLETED)
         collector.is_late = not done
         if work.done():
             work.result()
     finally:
         counting = () if collector.counting is None else (collector.counting,)
-        await cancel_all(work, stop, *counting)
+        await cancel_all(work, *counting)
     _check(collector, settings)
 
 

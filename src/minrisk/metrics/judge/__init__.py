@@ -312,7 +312,7 @@ class Judge(ClientOptions, Metric[Objects]):
         return {name: value for name, value in body.items() if value is not None}
 
     def _charge(self, account: tuple[str | None, str], part: CompletionResponse) -> None:
-        spent = Counter({"requests": 1}) + (part.usage or Counter())
+        spent = Counter(requests=1, **(part.usage or {}))
         self._usage.update(spent)
         if len(self._accounts) < _MAX_ACCOUNTS:
             self._accounts.setdefault(account, Counter()).update(spent)
