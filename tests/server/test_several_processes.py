@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import socket
+import tempfile
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -63,6 +64,13 @@ def answered(url):
     return sum(map(int, found))
 
 
+def saved_answers(folder):
+    """The number of answers that the processes have saved for those that may replace them."""
+    return sum(total for path in Path(folder).glob("minrisk-*/*.json")
+               for labels, total in json.loads(path.read_text())["minrisk_requests_total"]
+               if "200" in labels)
+
+
 def is_answered(url):
     """Whether a connection comes to a process that answers, not to one that starts again."""
     with suppress(OSError):
@@ -96,13 +104,23 @@ def test_processes_sum_their_metrics_and_share_record_and_page(tmp_path):
         assert process.wait(PATIENCE) == 0
 
 
-def test_a_process_that_dies_is_started_again():
+def test_a_process_that_dies_is_started_again(monkeypatch):
+    with tempfile.TemporaryDirectory() as folder:  # the path of a socket must be short
+        monkeypatch.setenv("TMPDIR", folder)
+        one_dies_and_comes_back(folder)
+
+
+def one_dies_and_comes_back(folder):
     with several() as (process, url):
         first, second = children(process.pid)
+        for _ in range(8):
+            ask(url)
+        wait_for(lambda: saved_answers(folder) == 8)
         os.kill(first, signal.SIGKILL)
         wait_for(lambda: len(set(children(process.pid)) - {first}) == 2)
         for _ in range(8):
             wait_for(lambda: is_answered(url))
+        wait_for(lambda: answered(url) == 16)  # those of the dead process are not lost
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
         assert b"SIGKILL" in process.stderr.read()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import gc
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
     from minrisk.server.settings import Methods, Preset, Settings
 
 _KEYS = "MINRISK_API_KEYS"
+# objects made before those of no use that refer to each other are looked for: requests leave few,
+# and with Python's 700, the search takes a tenth of the time
+_GARBAGE = 10_000
 _MAX_WAIT = 10.0  # longest wait in seconds that an upstream may request; clients can wait longer
 _ALIAS = ("samples", "metric", "strategy")  # settings of an alias
 
@@ -240,6 +244,7 @@ def serve(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceOptio
         process, config = found, replace(config, port=port, shares_port=True)
     counts = None if process is None else process.counts
     limit = SampleLimit(limits.concurrency, limits.queue, counts)
+    gc.set_threshold(_GARBAGE)
     has_ended = Event()
     # registered first, so that it runs last
     atexit.register(lambda: exit_beside_models() if has_ended.is_set() else None)
@@ -253,14 +258,20 @@ async def _serve(backend: Backend, settings: Settings, limit: SampleLimit,
     from minrisk.server.app import Server
     from minrisk.server.http import serve as run
 
+    def announce(url: str, problem: str | None) -> None:
+        gc.freeze()  # collections need not look at what is loaded
+        (_announce if process is None else process.announce)(url, problem)
+
     if process is None:
-        await run(Server(backend, settings, limit, recorder), config, _announce)
+        await run(Server(backend, settings, limit, recorder), config, announce)
         return
     server = Server(backend, settings, limit, recorder, ask=process.ask,
                     compute_workers=process.compute_workers)
+    if (earlier := process.earlier_metrics()) is not None:
+        server.metrics.restore(earlier)
     stop = asyncio.Event()
     with process.connected(server.tell, stop):
-        await run(server, config, process.announce, stop)
+        await run(server, config, announce, stop)
 
 
 def _announce(url: str, problem: str | None) -> None:

@@ -9,7 +9,7 @@ import re
 import secrets
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -38,13 +38,14 @@ from minrisk.server.monitoring import (
     OTHER,
     RecentRequests,
     Recorder,
+    RequestRecord,
     ServerMetrics,
     Trace,
     log,
     now,
     usage_counts,
 )
-from minrisk.server.processes import Ask, no_others
+from minrisk.server.processes import METRICS, RECENT, Ask, no_others
 from minrisk.server.requests import ClientRequest, read_json, read_ranking_request, read_request
 from minrisk.server.responses import (
     ABSTAINED,
@@ -76,7 +77,6 @@ _FIRST_ERROR = 400  # lowest HTTP status that is an error
 _SHUTDOWN_REPLIES = 1.0  # seconds to tell clients that the server is shutting down
 _LOGGED = ("distinct", "confidence", "abstained", "passed_through", "judge_usage", "models",
            "failed_models", "signature")
-_METRICS, _RECENT = "metrics", "recent"  # questions to other processes
 _trace: ContextVar[Trace] = ContextVar("trace")  # of the current request; set by the middleware
 
 T = TypeVar("T")
@@ -99,7 +99,8 @@ class Server:
         self._handling: set[asyncio.Task[Any]] = set()  # the handler of each open request
         self._running: set[asyncio.Task[Any]] = set()  # their work, cancelled at shutdown
         self._encoder = Encoder()
-        self._recent = RecentRequests(settings.weighting) if settings.show_page else None
+        self._recent = (RecentRequests(settings.weighting, settings.strategies)
+                        if settings.show_page else None)
         self._page_lock = asyncio.Lock()  # renders one page at a time
         self.silent: set[object] = set()  # connections that have sent no request yet
         self.metrics = ServerMetrics(lambda: len(self._running), lambda: limit.requests_waiting,
@@ -266,7 +267,7 @@ class Server:
             raise ApiError(415, f"found content encoding {encoding[:60]!r}, wanted none")
         seconds = self._settings.body_timeout
         try:
-            async with asyncio.timeout(seconds):
+            async with nullcontext() if request.content.is_eof() else asyncio.timeout(seconds):
                 raw = await request.read()
         except TimeoutError:
             raise ApiError(408, f"the body did not come within {seconds:g} s",
@@ -328,17 +329,19 @@ class Server:
             with self._limit.admission() as admission, trace.timing("sampling"):
                 await self._sample(request, admission, collector)
         finally:
-            self._count_samples(request, collector, trace)
+            usage = summed_usage(collector.parts)
+            self._count_samples(request, collector, usage, trace)
         with trace.timing("choosing"):
             chosen = None if request.passes_through else await self._choose(request, collector)
         settings = self._settings
-        answer = completion(request, collector.parts, chosen,
+        answer = completion(request, collector.parts, chosen, usage,
                             settings.abstain_text if settings.abstain_as == "text" else None,
                             collector.failed_models)
         trace.fields |= usage_counts(answer.usage)
         trace.fields |= {name: answer.summary[name] for name in _LOGGED if name in answer.summary}
         self.metrics.count_answer(answer.summary)
-        await self._record(request, collector, answer, chosen, trace)
+        if self._records:
+            await self._record(request, collector, usage, answer, chosen, trace)
         if chosen is not None and chosen.disagreement and settings.abstain_as == "error":
             raise ApiError(422, chosen.disagreement, code=ABSTAINED, headers=NO_RETRY)
         return answer
@@ -383,23 +386,22 @@ class Server:
                            headers=NO_RETRY) from None
 
     def _count_samples(self, request: ClientRequest, collector: SampleCollector,
-                       trace: Trace) -> None:
+                       usage: Mapping[str, Any] | None, trace: Trace) -> None:
         missing = max(0, request.samples - collector.count)
         failed = min(collector.failed, missing)
         counts = {"requested": request.samples, "drawn": collector.count, "failed": failed,
                   "cancelled": missing - failed}
         trace.fields |= counts
-        self.metrics.count_samples(counts, usage_counts(summed_usage(collector.parts)))
+        self.metrics.count_samples(counts, usage_counts(usage))
 
     @property
     def _records(self) -> bool:
         return self._recorder is not None or self._recent is not None
 
-    async def _record(self, request: ClientRequest, collector: SampleCollector, answer: Completion,
-                      chosen: Chosen | None, trace: Trace) -> None:
+    async def _record(self, request: ClientRequest, collector: SampleCollector,
+                      usage: Mapping[str, Any] | None, answer: Completion, chosen: Chosen | None,
+                      trace: Trace) -> None:
         """Record the request in the format of `minrisk sample`, before the client is answered."""
-        if not self._records:
-            return
         if chosen is None:
             read = await self.executor.run(read_candidates, comparable(collector.choices),
                                            request.wants_json)
@@ -415,7 +417,7 @@ class Server:
         if not compared:
             return
         summary = answer.summary
-        optional = {"source": request.source, "usage": summed_usage(collector.parts),
+        optional = {"source": request.source, "usage": usage,
                     "judge_usage": summary.get("judge_usage"),
                     "abstained": summary.get("abstained"),
                     "proposal": summary.get("proposal"),
@@ -561,7 +563,7 @@ class Server:
 
     def tell(self, question: str) -> Any:
         """The answer to a question of another process of this server."""
-        if question == _METRICS:
+        if question == METRICS:
             return self.metrics.state
         return self._recent.records if self._recent is not None else []
 
@@ -572,15 +574,15 @@ class Server:
         return await self._backend.problem() if self._is_loaded else "models are being loaded"
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(text=self.metrics.text(await self._ask(_METRICS)),
+        return web.Response(text=self.metrics.text(await self._ask(METRICS)),
                             headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
 
     async def _page(self, _: web.Request) -> web.Response:
         assert self._recent is not None
         state = {"ready": await self.problem() or "yes", "in flight": len(self._running),
                  "queued": self._limit.requests_waiting, "samples at once": self._limit.in_use}
-        strategy, page = self._recent.snapshot(self._settings.preset.strategy, state,
-                                               await self._ask(_RECENT))
+        others = [RequestRecord(*one) for told in await self._ask(RECENT) for one in told]
+        strategy, page = self._recent.snapshot(self._settings.preset.strategy, state, others)
         async with self._page_lock:
             content = await self._outcome(self.executor.run_with(strategy, page.render))
         return web.Response(body=content, content_type="text/html", charset="utf-8",

@@ -8,7 +8,7 @@ import sys
 import time
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 from minrisk._core.errors import InputError
+from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk._core.texts import valid_unicode
 from minrisk.io.files import as_input_error
@@ -34,6 +35,7 @@ _MAX_VALUES = 100  # combinations of labels per counter, so that clients cannot 
 _TAIL = 1 << 16  # bytes read per step while searching for the last complete line
 _MODE = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)  # Windows only
 _MAX_REQUESTS = 100  # completions, and failures, that the page shows
+_MAX_STRATEGIES = 256  # that the page knows; clients may send a seed
 _MAX_SIZE = 16 << 20  # characters of all completions that the page shows
 
 
@@ -108,18 +110,21 @@ class Counter:
         self._values[values if is_known else (*values[:-1], OTHER)] += amount
 
     @property
-    def state(self) -> dict[tuple[str, ...], float]:
-        return dict(list(self._values.items()))  # a copy: other threads may add values
+    def state(self) -> list[tuple[Sequence[str], float]]:
+        return list(self._values.items())  # a copy: other threads may add values
 
-    def lines(self, others: Sequence[dict[tuple[str, ...], float]] = ()) -> Iterator[str]:
+    def restore(self, state: list[tuple[Sequence[str], float]]) -> None:
+        for values, total in state:
+            self._values[tuple(values)] += total
+
+    def lines(self, others: Sequence[list[tuple[Sequence[str], float]]] = ()) -> Iterator[str]:
         """The sum of this counter and of the states of others."""
         yield from _head(self.name, self._help, "counter")
         totals: dict[tuple[str, ...], float] = defaultdict(float)
-        for state in (self.state, *others):
-            for values, total in state.items():
-                totals[values] += total
-        for values, total in totals.items():
-            yield f"{self.name}{_labels(self._labels, values)} {total:.10g}"
+        for values, total in chain(self.state, *others):
+            totals[tuple(values)] += total
+        for labels, total in totals.items():
+            yield f"{self.name}{_labels(self._labels, labels)} {total:.10g}"
 
 
 class Gauge:
@@ -133,6 +138,9 @@ class Gauge:
     @property
     def state(self) -> float:
         return self._value()
+
+    def restore(self, state: float) -> None:
+        """Nothing: its value is that of now."""
 
     def lines(self, others: Sequence[float] = ()) -> Iterator[str]:
         yield from _head(self.name, self._help, "gauge")
@@ -154,6 +162,10 @@ class Histogram:
     @property
     def state(self) -> tuple[list[int], float]:
         return [*self._counts], self._sum
+
+    def restore(self, state: tuple[list[int], float]) -> None:
+        self._counts = [*map(sum, zip(self._counts, state[0], strict=True))]
+        self._sum += state[1]
 
     def lines(self, others: Sequence[tuple[list[int], float]] = ()) -> Iterator[str]:
         yield from _head(self.name, self._help, "histogram")
@@ -229,8 +241,13 @@ class ServerMetrics:
 
     @property
     def state(self) -> dict[str, Any]:
-        """The values, for other processes that add theirs."""
+        """The values as JSON, for other processes that add theirs."""
         return {part.name: part.state for part in self._parts()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Add the counts of a process that has died."""
+        for part in self._parts():
+            part.restore(state[part.name])
 
     def text(self, others: Sequence[Mapping[str, Any]] = ()) -> str:
         """All attributes, in the order in which they are declared, with the states of others."""
@@ -339,9 +356,11 @@ def _cut_torn_line(file: int) -> None:
 # the page
 
 
-class _RequestRecord(NamedTuple):
+class RequestRecord(NamedTuple):
+    """A request, as processes of a server tell it each other."""
+
     seconds: float  # when it was answered, on the monotonic clock of the machine
-    strategy: Strategy | None  # None: nothing to choose from, or a failure
+    method: str | None  # signature of the strategy; None: nothing to choose from, or a failure
     line: str  # JSON record
 
 
@@ -369,34 +388,42 @@ class Page:
 class RecentRequests:
     """The latest requests, in memory: records of completions and of failures."""
 
-    def __init__(self, weighting: Weighting) -> None:
+    def __init__(self, weighting: Weighting, strategies: Iterable[Strategy] = ()) -> None:
         self._weighting = weighting
-        self._completions: deque[_RequestRecord] = deque()
+        self._strategies = {str(signature(strategy)): strategy for strategy in strategies}
+        self._completions: deque[RequestRecord] = deque()
         self._size = 0
-        self._failures: deque[_RequestRecord] = deque(maxlen=_MAX_REQUESTS)
+        self._failures: deque[RequestRecord] = deque(maxlen=_MAX_REQUESTS)
 
     def add_completion(self, strategy: Strategy | None, line: str) -> None:
-        self._completions.append(_RequestRecord(time.monotonic(), strategy, line))
+        method = None if strategy is None else str(signature(strategy))
+        if strategy is not None and method is not None and (
+                method in self._strategies or len(self._strategies) < _MAX_STRATEGIES):
+            self._strategies[method] = strategy
+        self._completions.append(RequestRecord(time.monotonic(), method, line))
         self._size += len(line)
         while len(self._completions) > _MAX_REQUESTS or self._size > _MAX_SIZE:
             self._size -= len(self._completions.popleft().line)
 
     def add_failure(self, line: str) -> None:
-        self._failures.append(_RequestRecord(time.monotonic(), None, line))
+        self._failures.append(RequestRecord(time.monotonic(), None, line))
 
     @property
-    def records(self) -> list[_RequestRecord]:
+    def records(self) -> list[RequestRecord]:
         return [*self._completions, *self._failures]
 
     def snapshot(self, default: Strategy, state: Mapping[str, object],
-                 others: Sequence[Sequence[_RequestRecord]] = ()) -> tuple[Strategy, Page]:
+                 others: Iterable[RequestRecord] = ()) -> tuple[Strategy, Page]:
         """The latest strategy that chose, and a page, newest first, of all requests that it decided
         or that had nothing to choose from; with the records of other processes.
+
+        A strategy by which only other processes have chosen may be unknown here.
         """
-        records = sorted(chain(self.records, *others), key=lambda one: -one.seconds)
+        records = sorted((*self.records, *others), key=lambda one: -one.seconds)
         records = records[:2 * _MAX_REQUESTS]
-        strategy = next((one.strategy for one in records if one.strategy), default)
-        lines = [one.line for one in records if one.strategy in (None, strategy)]
+        method = next((one.method for one in records if one.method in self._strategies), None)
+        strategy = default if method is None else self._strategies[method]
+        lines = [one.line for one in records if one.method in (None, method)]
         parts = [f"{name}: {value}" for name, value in state.items()]
         if len(records) > len(lines):
             parts.append(f"answers by other methods: {len(records) - len(lines)}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import pickle
 import select
 import shutil
 import signal
@@ -33,6 +32,7 @@ _LOOK = 0.05  # seconds between two looks at the processes
 _SHORTEST = 1.0  # seconds from a start of a process to the next one
 _SLACK = 3.0  # seconds after the grace period until processes are killed
 _ASK = 1.0  # seconds to wait for the answer of another process
+_SAVE = 1.0  # seconds between two copies of the metrics, for the process that may take over
 _WORDS = 2  # numbers that a process shares: samples being drawn, and requests that wait
 _SIGNALS = [number for name in ("SIGTERM", "SIGINT", "SIGHUP")
             if (number := getattr(signal, name, None)) is not None]
@@ -42,7 +42,8 @@ _POSIX: Any = os
 _POSIX_IO: Any = asyncio
 _POSIX_SIGNAL: Any = signal
 
-State = Any  # what a process tells the others, which can be pickled
+METRICS, RECENT = "metrics", "recent"  # questions to other processes
+State = Any  # what a process tells the others: JSON
 
 
 class SharedLoad(Load):
@@ -123,16 +124,27 @@ class Process:
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with suppress(OSError, ValueError):
-                writer.write(pickle.dumps(tell((await reader.readline()).decode().strip())))
+                question = (await reader.readline()).decode().strip()
+                writer.write(json.dumps(tell(question)).encode())
                 await writer.drain()
             writer.close()
 
+        async def save() -> None:
+            copy = self._saved.with_suffix(".new")
+            while True:
+                await asyncio.sleep(_SAVE)
+                with suppress(OSError):  # a full disk
+                    copy.write_text(json.dumps(tell(METRICS)), encoding="utf-8")
+                    copy.replace(self._saved)
+
+        saving = loop.create_task(save())
         listening = loop.create_task(_POSIX_IO.start_unix_server(answer, path))
         loop.add_reader(self.lifeline, stop.set)
         try:
             yield
         finally:
             loop.remove_reader(self.lifeline)
+            saving.cancel()
             listening.cancel()
             if listening.done() and not listening.cancelled():
                 listening.result().close()
@@ -149,12 +161,23 @@ class Process:
             reader, writer = await _POSIX_IO.open_unix_connection(self._socket(number))
             try:
                 writer.write(f"{question}\n".encode())
-                return pickle.loads(await reader.read())
+                return json.loads(await reader.read())
             finally:
                 writer.close()
 
     def _socket(self, number: int) -> Path:
         return self.folder / f"{number}"
+
+    @property
+    def _saved(self) -> Path:
+        return self.folder / f"{self.number}.json"
+
+    def earlier_metrics(self) -> State:
+        """What the process before this one counted, but for its last second; None at the start."""
+        try:
+            return json.loads(self._saved.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
 
 
 Ask = Callable[[str], Awaitable[list[State]]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
@@ -182,6 +183,17 @@ class Settings:
             return preset
         self._named(preset)
         return model if not isinstance(model, str | None) else f"{preset}/{model or ''}"
+
+    @property
+    def strategies(self) -> list[Strategy]:
+        """Those that may choose, but for the seeds of clients."""
+        found = [self.json_strategy, *(self.named_strategies.values() if self.presets else ())]
+        for preset in (self.preset, *self.aliases.values()):
+            for metric in (None, *self.methods.metrics):
+                for name in (None, *self.methods.strategies):
+                    with suppress(ApiError):  # a strategy that the metric does not fit
+                        found.append(self.methods.choose(preset.strategy, metric, name, None))
+        return [self.reweighted(strategy) for strategy in found]
 
     @property
     def calibrated_signal(self) -> str | None:
