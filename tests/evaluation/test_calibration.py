@@ -131,6 +131,17 @@ def test_the_error_above_a_threshold_is_the_wanted_one_as_often_as_is_said(name,
     assert broken / rounds <= allowed + 3 * np.sqrt(allowed * level / rounds)
 
 
+@pytest.mark.parametrize(("max_error", "level", "count"), [(0.1, 0.5, 100), (0.2, 0.8, 100)])
+def test_the_level_holds_where_all_choices_are_just_too_often_wrong(max_error, level, count):
+    """At numbers of choices at which a test with mid-p values alone would break it."""
+    rng, rounds = np.random.default_rng(1), 1000
+    values = np.arange(float(count))
+    broken = sum(lowest_threshold(values, rng.random(count) >= max_error, max_error, level)
+                 is not None for _ in range(rounds))
+    allowed = 1 - level
+    assert broken / rounds <= allowed + 3 * np.sqrt(allowed * level / rounds)
+
+
 def test_a_threshold_takes_equal_values_together():
     values = np.repeat([3.0, 2.0, 1.0], 40)
     right = np.arange(120) < 78

@@ -211,7 +211,8 @@ def lowest_threshold(values: Floats, right: Any, max_error: float, level: float)
     The first threshold does not depend on what is right, and has as many choices above it as the
     exact binomial test needs without an error. The tests are binomial tests with mid-p values
     (Lancaster 1961): with exact ones, which are conservative for few choices, an error would be
-    lower than wanted far more often than higher at a level of 0.5.
+    lower than wanted far more often than higher at a level of 0.5. A single test with mid-p values
+    may exceed the level, so the highest threshold that counts must pass an exact test.
 
     >>> values, right = np.arange(100.0), np.arange(100) >= 30
     >>> lowest_threshold(values, right, max_error=0.1, level=0.9)
@@ -226,15 +227,20 @@ def lowest_threshold(values: Floats, right: Any, max_error: float, level: float)
     for place in np.flatnonzero(is_last).tolist():
         if place + 1 < start:
             continue
-        if _mid_p(int(wrong[place]), place + 1, max_error, log_factorials) > 1 - level:
+        exact, mid = _p_values(int(wrong[place]), place + 1, max_error, log_factorials)
+        if mid > 1 - level:
             break
-        lowest = float(ordered[place])
+        if lowest is not None or exact <= 1 - level:
+            lowest = float(ordered[place])
     return lowest
 
 
-def _mid_p(most: int, count: int, chance: float, log_factorials: Floats) -> float:
-    """The probability of fewer of `count` events with this chance, and half that of so many."""
+def _p_values(most: int, count: int, chance: float, log_factorials: Floats) -> tuple[float, float]:
+    """The probability of at most so many of `count` events with this chance, and the mid-p value:
+    that of fewer, and half that of so many.
+    """
     k = np.arange(most + 1)
     masses = np.exp(log_factorials[count] - log_factorials[k] - log_factorials[count - k]
                     + k * math.log(chance) + (count - k) * math.log1p(-chance))
-    return float(masses.sum() - masses[-1] / 2)
+    exact = float(masses.sum())
+    return exact, exact - float(masses[-1]) / 2
