@@ -13,6 +13,7 @@ import minrisk
 from commands import run, write
 from generators import cases
 from minrisk.plugins import MeanUtility
+from minrisk.strategies.confident import first_is_largest
 from minrisk.testing import Case, check_strategy
 from small_metrics import Counting, Median, many
 from tolerance import assert_close
@@ -269,6 +270,25 @@ def test_a_vote_has_a_share_with_an_interval():
     assert 0.4 < low < 0.75 < high < 1
     assert judged(VOTE, ["3"] * 16).confidence.interval[1] == pytest.approx(1)
     assert judged(minrisk.Standard(CHRF), ["3", "4"]).confidence.interval is None
+
+
+@pytest.mark.parametrize(("votes", "unseen"), [
+    ([1.0], 4.5), ([8.0, 7.0], 1.0), ([5.0, 4.0, 2.0, 1.0, 1.0], 1.0), ([2.5, 0.7, 0.3], 1.2),
+    ([1000.0, 990.0, 950.0], 1.0), ([3.0, 9.0], 2.0), ([2.0, 0.0], 1.0), ([0.0, 2.0], 1.0)])
+def test_the_probability_of_a_vote_is_that_of_draws_from_its_posterior(votes, unseen):
+    rng, draws = np.random.default_rng(0), 100_000
+    first, *others = rng.standard_gamma(np.array(votes)[:, None], (len(votes), draws))
+    new = -np.log1p(-(rng.random(draws) ** (1 / unseen)))  # the largest of the exponential ones
+    expected = np.mean(first >= np.max([new, *others], axis=0))
+    found = first_is_largest(np.array(votes), unseen)
+    assert abs(found - expected) <= 4 * np.sqrt(expected * (1 - expected) / draws) + 1e-4
+
+
+def test_the_seed_changes_nothing_in_a_vote():
+    vote = minrisk.Standard(minrisk.ExactMatch(r"\d+"))
+    found = [minrisk.decode(["7", "7", "8", "9"], strategy=minrisk.Confident(vote, seed=seed))
+             .confidence.probability for seed in (0, 1)]
+    assert found[0] == found[1]
 
 
 def test_votes_are_calibrated_and_their_intervals_cover():
