@@ -132,6 +132,13 @@ def test_numbers_of_choices_are_the_upstreams_to_refuse(server, upstream):
         assert (upstream.bodies[-1]["n"], upstream.bodies[-1]["best_of"]) == (2, 3)
 
 
+def test_llama_cpp_gets_chats_for_its_route_ignores_formats(server, upstream):
+    upstream.owner = "llamacpp"
+    schema = {"type": "json_schema", "name": "x", "schema": {"type": "object"}}
+    assert server.respond(text={"format": schema}).status == 200
+    assert upstream.bodies[-1]["response_format"]["json_schema"]["schema"] == {"type": "object"}
+
+
 def test_chats_stay_chats(server, upstream):
     assert server.chat().text == "the cat sat"
     assert "messages" in upstream.bodies[0]

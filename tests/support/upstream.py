@@ -32,6 +32,7 @@ class MockUpstream:
         self.most = 10**6  # choices in an answer, whatever was asked for
         self.usage = True
         self.has_responses = False  # whether it has /v1/responses
+        self.owner = "somebody"  # of its model
         self.refuse: Answer = failing(400, "Missing required parameter: 'input'.")
         self.responses: dict[str, Any] = {}  # those that it keeps, by their id
         self.gives_logprobs = True
@@ -125,7 +126,8 @@ class MockUpstream:
         return await self.handle(request)
 
     async def models(self, _: web.Request) -> web.Response:
-        return web.json_response({"object": "list", "data": [{"id": "m", "object": "model"}]})
+        return web.json_response({"object": "list", "data": [
+            {"id": "m", "object": "model", "owned_by": self.owner}]})
 
     def run(self, started: threading.Event, stop: asyncio.Event) -> None:
         async def main() -> None:

@@ -16,6 +16,9 @@ PATH = "responses"
 LOGPROBS = "message.output_text.logprobs"  # what `include` has to request them
 _ABSENT = (404, 405, 501)  # statuses of a server without the route
 _PRESENT = (400, 413, 415, 422)  # of one that has it, and checks the body
+# owners of models whose servers have the route, but ignore text.format and tell of no answer that
+# it was cut (github.com/ggml-org/llama.cpp/issues/21922); their chat completions do both
+_INCOMPLETE = ("llamacpp",)
 _TEMPORARY = ("server_error", "rate_limit_exceeded")
 _FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
 _CALLS = {"function_call": ("function", "arguments"), "custom_tool_call": ("custom", "input")}
@@ -25,7 +28,7 @@ _USAGE = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens",
 
 
 async def has_route(client: Client) -> bool | None:
-    """Whether the server has `/v1/responses`; None if its answer does not tell.
+    """Whether the server has `/v1/responses`, and does all of it; None if its answer does not tell.
 
     An empty request draws no sample: where the route exists, its body is refused.
     """
@@ -34,8 +37,15 @@ async def has_route(client: Client) -> bool | None:
     except MinriskError as error:
         response = error_response(error)
         status = None if response is None else response.status
-        return False if status in _ABSENT else True if status in _PRESENT else None
-    return True
+        if status not in _PRESENT:
+            return False if status in _ABSENT else None
+    try:
+        found = (await client.get("models")).body
+    except MinriskError:
+        return True
+    models = found.get("data") if isinstance(found, dict) else None
+    return not any(isinstance(one, dict) and one.get("owned_by") in _INCOMPLETE
+                   for one in (models if isinstance(models, list) else ()))
 
 
 class ResponsesEndpoint(Completions):
