@@ -132,7 +132,7 @@ def test_answers_have_the_models_weights_and_their_disagreement(two, tmp_path, m
 
 @pytest.mark.parametrize("text", [
     "localhost", "http://h/v1,modle=a", "http://h/v1,samples=x", "http://h/v1,samples=0",
-    "http://h/v1,weight=nan", "http://h/v1,weight=-1", "http://h/v1,model", "http://u:p@h/v1"])
+    "http://h/v1,name=a+b", "http://h/v1,weight=nan", "http://h/v1,weight=-1", "http://h/v1,model", "http://u:p@h/v1"])
 def test_settings_of_a_server_are_checked(text):
     with pytest.raises(minrisk.InputError) as error:
         parse_upstreams([text], "--upstream")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from commands import run
@@ -54,3 +56,15 @@ def test_a_vote_among_short_answers(upstream):
                             temperature=0.3)
     assert reply.status == 200
     assert 1 <= reply.body["minrisk"]["samples"] <= 8
+
+
+def test_responses_keep_the_schema_and_the_limit(upstream):
+    """The server has the route itself, which does neither."""
+    schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 8}},
+              "required": ["city"], "additionalProperties": False}
+    with serving(upstream, settings(samples=3)) as server:
+        found = server.respond("Name a city.", text={"format": {
+            "type": "json_schema", "name": "place", "schema": schema}}, max_output_tokens=60)
+        cut = server.respond("Count from one to a hundred.", max_output_tokens=3)
+    assert json.loads(found.output_text).keys() == {"city"}
+    assert cut.body["status"] == "incomplete"

@@ -56,6 +56,8 @@ def _parsed(text: str, flag: str) -> UpstreamServer:
             raise unknown(f"setting of {flag},", name, _SETTINGS)
         if not (equals and value):
             raise InputError(f"{flag}: {name} has no value, in {text!r:.100}")
+        if name == "name" and "+" in value:
+            raise InputError(f"{flag}: name={value!r:.60}; wanted one without +, which joins names")
         given[name.replace("-", "_")] = value
     try:
         if "samples" in given:
