@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -282,8 +282,7 @@ def _numbers(column: ScoreColumn, system: str) -> dict[str, float | str | None]:
 
 
 def _table(columns: Sequence[ScoreColumn], names: Sequence[str], width: int) -> None:
-    echo_table([["system", *(column.metric for column in columns)],
-                *([_name(name, columns), *_cells(columns, name, width)] for name in names)])
+    echo_table([*_rows("system", columns, names, width)])
     click.echo()
     if _resampled(columns):
         click.echo("score (μ ± 95% interval of the resamples) and, against the baseline, the "
@@ -300,21 +299,20 @@ def echo_table(rows: Sequence[Sequence[str]]) -> None:
 
 
 def _latex(columns: Sequence[ScoreColumn], names: Sequence[str], width: int) -> None:
-    rows = [["System", *(column.metric for column in columns)],
-            *([_name(name, columns), *_cells(columns, name, width)] for name in names)]
-    head, *body = (" & ".join(cell.translate(_LATEX) for cell in row) + r" \\" for row in rows)
+    head, *body = (" & ".join(cell.translate(_LATEX) for cell in row) + r" \\"
+                   for row in _rows("System", columns, names, width))
     click.echo("\n".join([rf"\begin{{tabular}}{{l{'r' * len(columns)}}}", r"\toprule", head,
                           r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]))
 
 
-def _cells(columns: Sequence[ScoreColumn], name: str, width: int) -> list[str]:
-    scores = [column.scores[name] for column in columns]
-    return [f"{_value(score, width)} {_p_value(score)}".rstrip() for score in scores]
-
-
-def _name(name: str, columns: Sequence[ScoreColumn]) -> str:
-    is_baseline = _resampled(columns) and name == next(iter(columns[0].scores))
-    return f"Baseline: {name}" if is_baseline else name
+def _rows(corner: str, columns: Sequence[ScoreColumn], names: Sequence[str],
+          width: int) -> Iterator[list[str]]:
+    """A table of the scores: a row for each system, after the header."""
+    yield [corner, *(column.metric for column in columns)]
+    for number, name in enumerate(names):
+        scores = [column.scores[name] for column in columns]
+        yield [f"Baseline: {name}" if number == 0 and _resampled(columns) else name,
+               *(f"{_value(score, width)} {_p_value(score)}".rstrip() for score in scores)]
 
 
 def _resampled(columns: Sequence[ScoreColumn]) -> bool:

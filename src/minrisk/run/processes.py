@@ -80,25 +80,21 @@ def plan_workers(pools: Sequence[WorkerPool]) -> list[WorkerPool]:
     one with all cores if a stage loads a model.
     """
     cores = threads()
-    numbers = [pool.workers or _workers(pool, cores) for pool in pools]
-    _check_gpus(pools, numbers)
-    each = max(1, cores // sum(number or 1 for number in numbers))
+    numbers = [_workers(pool, cores) for pool in pools]
+    each = max(1, cores // sum(numbers))
     return [replace(pool, workers=number, threads=pool.threads or each)
             for pool, number in zip(pools, numbers, strict=True)]
 
 
 def _workers(pool: WorkerPool, cores: int) -> int:
-    if pool.gpus:
-        return workers_that_fit(_gpus(), pool.gpus)
-    return 1 if pool.loads_model else max(1, cores // (pool.threads or 1))
-
-
-def _check_gpus(pools: Sequence[WorkerPool], numbers: Sequence[int]) -> None:
-    """Check that there are enough GPUs: a worker without one would use the CPU."""
-    for pool, workers in zip(pools, numbers, strict=True):
-        if pool.gpus and not 0 < workers <= workers_that_fit(_gpus(), pool.gpus):
-            raise InputError(f"this machine has {_gpus()} NVIDIA GPUs, too few for "
-                             f"{workers or 1} workers with {pool.gpus:g} each")
+    if not pool.gpus:
+        return pool.workers or (1 if pool.loads_model else max(1, cores // (pool.threads or 1)))
+    fitting = workers_that_fit(_gpus(), pool.gpus)
+    workers = pool.workers or fitting
+    if not 0 < workers <= fitting:  # a worker without a GPU would use the CPU
+        raise InputError(f"this machine has {_gpus()} NVIDIA GPUs, too few for {workers or 1} "
+                         f"workers with {pool.gpus:g} each")
+    return workers
 
 
 def _gpus() -> int:

@@ -103,17 +103,13 @@ class Validating:
     def result(self, config: RunOptions, collected: Sequence[TrialResults | None],
                skipped: Sequence[str] = ()) -> Validation:
         """The result of the run; `skipped` names strategies that could not be tried."""
-        results = self._results(config, collected)
-        return summarise(self.study.trials, results, self._scope.tolerance, self.study, skipped)
-
-    def _results(self, config: RunOptions,
-                  collected: Sequence[TrialResults | None]) -> list[TrialResults]:
-        """The results of all segments that did not fail: as collected, or from the output."""
+        trials = self.study.trials
+        results = [found for found in collected if found is not None]  # the others failed
         if config.output is not None:
-            labels = [trial.label for trial in self.study.trials]
-            return list(read_trial_results(Input(config.output),
-                                           "remove the file to have it made again", labels))
-        return [found for found in collected if found is not None]
+            results = list(read_trial_results(
+                Input(config.output), "remove the file to have it made again",
+                [trial.label for trial in trials]))
+        return summarise(trials, results, self._scope.tolerance, self.study, skipped)
 
 
 def validate(
