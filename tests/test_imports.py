@@ -72,7 +72,7 @@ MAY_IMPORT = {
     "cli": {"*"},
     "__init__": {"*"},
     "plugins": PROTOCOLS,
-    "__main__": {"cli"},
+    "__main__": {"cli", "version"},
 }
 NEVER_LOADED = ["numpy", "torch", "transformers", "ray", "fastapi", "starlette", "click", "yaml",
                 "importlib.metadata", "sacrebleu", "fsspec", "pyarrow", "aiohttp", "asyncio"]

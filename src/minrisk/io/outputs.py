@@ -57,15 +57,15 @@ def folder_shards(files: Sequence[InputFile], readers: Sequence[Reader],
     return shards
 
 
-def count_records(shards: Sequence[Shard]) -> list[int] | None:
-    """The number of records of each shard; None if counting would take long or is impossible."""
+def count_records(shards: Sequence[Shard]) -> int | None:
+    """The number of records of the shards; None if counting would take long or is impossible."""
     sizes = [None if remote.is_url(file.location) else file.open().size
              for shard in shards for file in shard.files]
     if None in sizes or sum(filter(None, sizes)) > _COUNTED_BYTES:
-        limits = [getattr(shard.reader, "limit", None) for shard in shards]
-        return None if None in limits else [limit for limit in limits if limit is not None]
-    counts = [_count(shard) for shard in shards]
-    return None if None in counts else [count for count in counts if count is not None]
+        counts = [getattr(shard.reader, "limit", None) for shard in shards]
+    else:
+        counts = [_count(shard) for shard in shards]
+    return None if None in counts else sum(filter(None, counts))
 
 
 def _count(shard: Shard) -> int | None:

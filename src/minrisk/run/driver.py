@@ -182,11 +182,9 @@ class Run:
     def expected(self) -> int | None:
         """The number of results of this run; None if its inputs cannot be counted quickly."""
         remaining = list(self.sink.remaining())
-        counts = count_records([unfinished.shard for unfinished in remaining])
-        if counts is None:
-            return None
-        return sum(counts) - sum(len(shard.done) - shard.done.count(MISSING)
-                                 for shard in remaining)
+        count = count_records([unfinished.shard for unfinished in remaining])
+        return None if count is None else count - sum(
+            len(shard.done) - shard.done.count(MISSING) for shard in remaining)
 
     def results(self) -> Generator[Result]:
         """The results, as they are written. The sink must be open."""
