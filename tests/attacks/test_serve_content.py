@@ -33,7 +33,7 @@ from upstream import mock_upstream
 HEALTH, END = 0.5, 2.0  # seconds: the bar
 BUSY = 12  # times as long on a machine that does much else
 GRACE = 1.0
-DEADLINE = 0.3  # of a choice: what does not end computes for as long
+DEADLINE = 0.5  # of a choice: what does not end computes for as long
 CONTENT = {
     "fence": "```" + "\n" * 20_000 + "x", "fences": "```json\n" * 1_000,
     "brackets": "[" * 100_000, "objects": '{"a":' * 5_000, "deep": "[" * 600 + "]" * 600,
