@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 
 import pytest
 
 import openai_server
-from commands import read, run, spawn, wait_for, write
+from commands import read, spawn, wait_for, write
 from minrisk.cli import SOME_FAILED
-from minrisk.io.journal import Journal
-from openai_server import Faulty, refusing_prompt, status
+from openai_server import refusing_prompt, status
 
 
 @pytest.mark.parametrize(("content", "message"), [
@@ -115,49 +113,10 @@ def test_a_finished_file_that_somebody_changed_is_told(sample, sources, tmp_path
     assert sample(sources, "-n", "4", "-o", out, "--resume").code == 0
 
 
-@pytest.mark.parametrize(("args", "message"), [
-    (["-n", "5"], "n was 4, is 5"),
-    (["-n", "4", "--reference-samples", "4"], "reference_samples was None, is 4"),
-])
-def test_going_on_in_another_way_is_refused(sample, sources, tmp_path, args, message):
-    out = tmp_path / "out.jsonl"
-    assert sample(sources, "-n", "4", "-o", out).code == 0
-    before = out.read_bytes()
-    result = sample(sources, *args, "-o", out, "--resume")
-    assert result.code == 2
-    assert message in result.err
-    assert out.read_bytes() == before
-
-
 def test_what_cannot_change_a_sample_may_change(sample, sources, tmp_path):
     out = tmp_path / "out.jsonl"
     assert sample(sources, "-n", "4", "-o", out).code == 0
     assert sample(sources, "-n", "4", "-o", out, "--resume", "--concurrency", "1").code == 0
-
-
-def test_a_killed_run_goes_on_without_losing_or_repeating_a_segment(server: Faulty, tmp_path):
-    sources = tmp_path / "sources.txt"
-    sources.write_text("".join(f"source {i}\n" for i in range(40)))
-    out, whole = tmp_path / "out.jsonl", tmp_path / "whole.jsonl"
-    args = ["translate", sources, "--endpoint", server.endpoint, "--model", "m", "-n", "4",
-            "--batch-size", "2", "--prompt", "{source}", "--format", "json"]
-    assert run(*args, "-o", whole).code == 0
-    server.bodies.clear()
-    server.delay = 0.02
-    with spawn(*args, "-o", out) as process:
-        wait_for(lambda: _kept(tmp_path) >= 6)
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
-    server.delay = 0.0
-    assert run(*args, "-o", out, "--resume").code == 0
-    assert out.read_bytes() == whole.read_bytes()
-    assert len(server.bodies) <= 40 + 16 * 2  # what was in the air is all that was lost
-
-
-def _kept(folder: Path) -> int:
-    """Segments that are on disk."""
-    return sum(len(entry["indices"]) for path in folder.rglob("*.partial")
-               for _, entry in Journal(str(path), f"{path.parent.name}/{path.stem}"))
 
 
 def test_ctrl_c_does_not_wait_for_a_slow_server(server, sources, tmp_path):

@@ -14,7 +14,6 @@ import pytest
 
 from commands import run, write
 from minrisk.run.workers import Inline
-from shard_folders import segments
 from write_faults import Faults, Killed
 
 pytest.importorskip("fsspec", reason="needs the extra minrisk[fsspec]")
@@ -46,8 +45,8 @@ def flag(tmp_path, monkeypatch) -> Path:
     ("bucket://out.jsonl", False)])
 def test_every_write_may_fail(tmp_path, flag, output, is_lost, kills):
     """Of a URL the working folder may be lost as well."""
-    files = [write(tmp_path / "a.jsonl", {"samples": ["panic", "b"]}, *segments(1)),
-             write(tmp_path / "b.jsonl", *segments(1))]
+    files = [write(tmp_path / "a.jsonl", {"samples": ["panic", "b"]}, {"samples": ["a"]}),
+             write(tmp_path / "b.jsonl", {"samples": ["c", "d"]})]
     args = ["decode", *files, "-q", "--metric", "python:faults:leaving", "-o",
             output if "://" in output else f"{tmp_path}/made/{output}"]
     if "://" not in output:

@@ -8,7 +8,6 @@ import os
 import resource
 import subprocess
 import sys
-from errno import ENOSPC
 from pathlib import Path
 from typing import IO
 
@@ -306,31 +305,6 @@ def test_shards_that_all_break_off_end_the_run_with_the_first_reason(tmp_path, i
     assert "error: " in result.err
     assert "a.jsonl.gz: truncated gz" in result.err
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("number", range(3))
-def test_a_run_that_could_not_be_closed_is_closed_when_it_is_resumed(
-        output, tmp_path, monkeypatch, inline, number):
-    """One of its last files has no name yet: a shard, the manifest or the list of errors."""
-    path = write(tmp_path / "in.jsonl", *segments(3))
-    args = ("decode", path, "-o", output)
-    with monkeypatch.context() as patch:
-        replaced = []
-
-        def replace(temporary, name):
-            if Path(name).name == "in.jsonl" or name == output or replaced:
-                replaced.append(name)
-            if len(replaced) == number + 1:
-                raise OSError(ENOSPC, "No space left on device")
-            os_replace(temporary, name)
-
-        os_replace = os.replace
-        patch.setattr("os.replace", replace)
-        code = run(*args).code
-    assert (code, len(replaced) > number) in [(2, True), (0, False)]  # a file has no list of errors
-    assert run(*args, "--resume").code == 0
-    assert not list(tmp_path.rglob("*.minrisk"))
-    assert list(json.loads(manifest(output).read_text())["finished"]) == [made(output).name]
 
 
 # of other runs, and of other people

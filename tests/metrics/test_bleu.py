@@ -237,11 +237,3 @@ def test_features_of_other_options_are_refused():
 def test_the_native_core_refuses_names_that_it_does_not_know():
     with pytest.raises(ValueError, match="14a"):
         _native.bleu.Texts(["a"], 4, "14a")
-
-
-@pytest.mark.parametrize("options", [{"order": 0}, {"order": 10**9}, {"tokenize": "13"},
-                                     {"smooth_method": "ex"}, {"smooth_value": -1},
-                                     {"smooth_value": float("nan")}])
-def test_senseless_options_are_refused(options):
-    with pytest.raises(minrisk.InputError, match=r"(?i)bleu"):
-        minrisk.BLEU(**options)

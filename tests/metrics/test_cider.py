@@ -92,14 +92,6 @@ def test_ngrams_of_all_documents_weigh_nothing(tmp_path):
     assert scores(Cider(), ["bus"], ["bus"]) == 2.5  # one of four orders
 
 
-def test_an_aggregate_cannot_be_the_hypothesis():
-    metric = Cider()
-    texts = metric.features(["a", "b"])
-    average = metric.aggregate(texts, minrisk.Groups.split(np.ones(2), 1))
-    with pytest.raises(minrisk.InputError, match="hypothesis"):
-        metric.scores(average, texts)
-
-
 @pytest.mark.parametrize(("content", "message"), [
     (None, "captions"),
     ("a plain caption\n", "captions:1"),

@@ -209,20 +209,6 @@ def test_partial_aggregation_is_the_weighted_sum_of_group_scores():
     assert_close(pool.utility_of_averages(groups), expected, "fp32")
 
 
-def test_strategies_rank_with_comet():
-    segments = [minrisk.Segment(TEXTS[i : i + 4], source=TEXTS[0], position=i) for i in range(3)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        check_strategy(minrisk.AggregateToFine(comet(), keep=2), segments[:1])
-
-
-@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
-def test_half_precision_is_near(dtype):
-    exact, half = (own.scores(*grid(own)) for own in (comet(), comet(dtype=dtype)))
-    assert_close(half, exact, dtype)
-    assert np.any(half != exact)
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_means_of_half_precision_embeddings_are_rounded_once_at_most(dtype):
     """In half precision, 1,024 additions of small shares would end far from the mean."""
@@ -307,15 +293,6 @@ def test_a_model_without_references_judges_as_officially():
         found = metric.quality(hyps, quietly(metric, [TEXTS[place]]))
         assert_close(found, theirs, "fp32")
     assert Ability.QUALITY in metric.abilities
-
-
-def test_every_strategy_ranks_by_quality_alone():
-    hyps, source = [TEXTS[i] for i in GOLDEN["grid"]["hypotheses"]], TEXTS[0]
-    golden = np.array(GOLDEN["variants"]["referenceless"]["scores"][0])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ranking = minrisk.decode(hyps, source=source, metric=quality_metric())
-    assert_close(ranking.utility, golden, "fp32")
 
 
 def quality_metric() -> CometQE:

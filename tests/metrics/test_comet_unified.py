@@ -95,20 +95,6 @@ def test_spans_count_once_by_their_first_token_and_only_if_they_end():
 
 
 @pytest.mark.usefixtures("_cut_quietly")
-@pytest.mark.parametrize("strategy", [minrisk.Standard, minrisk.Aggregate])
-def test_every_strategy_ranks_by_quality_alone(strategy):
-    ranking = strategy(kiwi()).rank([minrisk.Segment(HYPS, source=SOURCES[0])])[0]
-    assert_close(ranking.utility, UNIFIED["kiwi"]["quality"][0], "fp32")
-
-
-def test_inputs_that_are_cut_off_are_warned_of():
-    metric = xcomet("xcomet_short")
-    hyps, refs, source = (metric.features([t]) for t in ("a", "is it a long story?", "no, it is"))
-    with pytest.warns(UserWarning, match="32 tokens"):
-        metric.scores(hyps, refs, source)
-
-
-@pytest.mark.usefixtures("_cut_quietly")
 def test_half_precision_is_near():
     exact, half = scores(xcomet()), scores(xcomet(dtype="bf16"))
     apart = np.sort(np.abs(exact - half), axis=None)

@@ -221,6 +221,21 @@ def test_a_source_is_asked_for_where_it_is_needed(metric):
         minrisk.Standard(metric).rank([segment])
 
 
+def test_an_average_is_no_hypothesis(metric):
+    if Ability.AVERAGES not in metric.abilities or metric.name == "embedding":
+        pytest.skip("has none, or averages that are embeddings as those of texts are")
+    texts, source = metric.features(["a", "b"]), metric.features([SOURCE])
+    with pytest.raises(minrisk.InputError, match="hypothesis"):
+        metric.scores(metric.aggregate(texts, minrisk.Groups.split(np.ones(2), 1)), texts, source)
+
+
+@pytest.mark.parametrize("metric", ["comet-qe", "comet-kiwi", "metricx-qe"], indirect=True)
+@pytest.mark.parametrize("strategy", [minrisk.Standard, minrisk.Aggregate, minrisk.Rerank])
+def test_without_references_every_strategy_ranks_by_quality(metric, strategy):
+    [ranking] = strategy(metric).rank([minrisk.Segment(LITTLE, source=SOURCE)])
+    assert_near(ranking.utility, metric.quality(metric.features(LITTLE), metric.features([SOURCE])))
+
+
 class Short:
     """Prefers short hypotheses, by nothing but them."""
 
@@ -302,7 +317,7 @@ def test_a_batch_of_one_changes_no_bit(metric):
     check_strategy(minrisk.Standard(replace(metric, tokens=1)), segments)
 
 
-@pytest.mark.parametrize("metric", ["comet-qe", "comet-kiwi", "bertscore", "bleurt"],
+@pytest.mark.parametrize("metric", ["comet", "comet-qe", "comet-kiwi", "bertscore", "bleurt"],
                          indirect=True)
 def test_half_precision_is_near(metric):
     texts = ["The old bridge.", "A new bridge?", "a cat"]

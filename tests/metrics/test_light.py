@@ -251,9 +251,10 @@ def embedding(request):
     return Embedding(request.getfixturevalue("transformer"), device="cpu", batch_size=3)
 
 
-def test_embedding_keeps_the_contract(embedding):
+def test_embeddings_of_a_transformer_keep_the_contract(transformer):
+    """As those of the universal encoder in test_every_metric.py."""
     texts = ["The cat sat on the mat.", "a cat", "", " ", "日本語のテキスト。", "emoji 👍🏽"]
-    check_metric(embedding, given_cases(texts, count=2), rtol=SINGLE)
+    check_metric(Embedding(transformer, device="cpu"), given_cases(texts, count=2), rtol=SINGLE)
 
 
 def test_cosines_equal_those_of_the_universal_encoder():
@@ -342,11 +343,6 @@ def test_quiet_is_quiet_while_a_model_is_loaded(transformer, tmp_path):
 def test_a_folder_without_a_model_is_told(tmp_path, sentence_transformers):
     with pytest.raises(minrisk.InputError, match="cannot be read"):
         Embedding(str(tmp_path), device="cpu").features(["a"])
-
-
-def test_an_empty_batch_is_refused():
-    with pytest.raises(minrisk.InputError, match=r"batch_size .* 0"):
-        Embedding(batch_size=0)
 
 
 def test_a_derived_class_under_another_name_scores_as_its_base():

@@ -102,15 +102,6 @@ def test_mbr_bon_is_reward_plus_beta_times_utility(tmp_path):
     assert large.order.tolist() == minrisk.decode(HYPS).order.tolist()
 
 
-def test_a_text_that_is_too_long_is_cut_with_a_warning(tmp_path):
-    metric = reward(save_classifier(tmp_path, "bert"))
-    with pytest.warns(UserWarning, match="1 of 2 hypotheses with their source have more than 32 "
-                                         "tokens; the model does not see the rest"):
-        found = ranked(metric, ["the cat " * 50, "a dog"])
-    assert np.isfinite(found).all()
-    assert_close(found[1], ranked(metric, ["a dog"])[0], "fp32")
-
-
 def test_a_model_that_is_no_classifier_is_told(tmp_path):
     with pytest.raises(InputError, match="lacks 1 weights of LlamaForSequenceClassification"):
         ranked(reward(save(tmp_path, "llama")))

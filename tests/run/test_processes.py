@@ -22,9 +22,8 @@ from minrisk._core.errors import InputError
 from minrisk.cli import SOME_FAILED
 from minrisk.io.formats import JSON_LINES
 from minrisk.io.inputs import InputFile, expand
-from minrisk.io.journal import PartialShard
 from minrisk.io.outputs import MISSING, Shard, UnfinishedShard, folder_shards
-from minrisk.io.records import Result, checksum
+from minrisk.io.records import checksum
 from minrisk.io.segments import SampleReader
 from minrisk.run import processes
 from minrisk.run.processes import plan_workers
@@ -190,27 +189,6 @@ def test_relative_paths_are_found_by_every_worker(inputs, tmp_path, monkeypatch)
     [shard] = shards(["memory://bucket/x.jsonl"])
     assert shard.files[0].location == "memory://bucket/x.jsonl"
     assert shard.name == "x.jsonl"
-
-
-def test_segments_of_a_torn_shard_are_kept_and_what_is_torn_is_redone(inputs, tmp_path, inline):
-    out = tmp_path / "out"
-    args = ("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "python:faults:equal")
-    assert run(*args, "--workers", "1", "--batch-size", "4").code == 0
-    whole = lines(out)
-    (out / "3.jsonl").unlink()  # as if it were not done, but for 8 segments
-    path = out / ".minrisk" / json.loads((out / ".manifest.json").read_text())["run"]
-    partial = PartialShard(str(path / "3.jsonl.partial"), f"{path.name}/3.jsonl")
-    given = (inputs / "3.jsonl").read_bytes().splitlines()
-    texts = whole["3.jsonl"].decode().splitlines(keepends=True)
-    for start in (8, 0):
-        partial.add([Result(3, i, checksum(given[i]), texts[i]) for i in range(start, start + 4)])
-    partial.journal.close()
-    with open(path / "3.jsonl.partial", "ab") as torn:
-        torn.write(b'0123abcd {"indices": [4, ')
-    result = run(*args, "--resume")
-    assert "3 of 4 shards and 36 segments finished" in result.err
-    assert "minrisk: 32 segments" in result.err
-    assert lines(out) == whole
 
 
 def poisoned(tmp_path: Path) -> Path:

@@ -194,11 +194,11 @@ HOSTILE = {
     "no numbers": ['{"a": NaN}', '{"a": Infinity}', "-Infinity", "no JSON at all"],
     "exponents": ["1E9999999999999999999999", "-1E9999999999999999999999", "1E-99999999999999999999"
                   ],
-    "equal elements": [json.dumps([1] * size) for size in range(2000, 2020)],
+    "equal elements": [json.dumps([1] * size) for size in range(2000, 2008)],
     "other names": [json.dumps({f"{row}.{name}": name for name in range(2000)})
-                    for row in range(20)],
+                    for row in range(8)],
     "similar objects": [json.dumps([{"a": row * place % 7, "b": place % 5} for place in range(300)])
-                        for row in range(20)],
+                        for row in range(8)],
     "surrogates": [f'{{"a":"\\ud800","b":{b},"c":{c}}}' for b, c in ((1, 1), (2, 1), (1, 2))],
     "huge": [json.dumps([*range(60_000)]), "[1]"],
 }
