@@ -9,10 +9,14 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "bleu.hpp"
 #include "chrf.hpp"
@@ -275,8 +279,9 @@ Result ter_edits(Ints hyp_words, Ints hyp_offsets, Ints ref_words, Ints ref_offs
 
 const minrisk::Sampling& sampling() {
 #if defined(MINRISK_X86)
-    if (kernels == &minrisk::avx512_kernels) return minrisk::avx512_sampling;
-    if (kernels == &minrisk::avx2_kernels) return minrisk::avx2_sampling;
+    static const bool has_vnni = __builtin_cpu_supports("avx512vnni");
+    if (kernels == &minrisk::avx512_kernels && has_vnni) return minrisk::avx512_sampling;
+    if (kernels != &minrisk::portable_kernels) return minrisk::avx2_sampling;
 #endif
     return minrisk::portable_sampling;
 }
@@ -310,19 +315,104 @@ template <class Value, int dimensions>
 using Array = nb::ndarray<Value, nb::ndim<dimensions>, nb::c_contig, nb::device::cpu>;
 
 template <class Value>
+struct LogitsRows {
+    minrisk::LogitsProblem<Value> problem;
+    std::size_t rows, blocks, width;
+    std::int64_t* tokens;
+    float *scores, *totals;
+
+    LogitsRows(Array<const Value, 2> logits, Array<std::int64_t, 2> tokens,
+               Array<float, 2> scores, Array<float, 1> totals, Array<float, 2> finite)
+        : problem{logits.data(), std::int64_t(logits.shape(1)), finite.data()},
+          rows(logits.shape(0)),
+          blocks((logits.shape(1) + minrisk::logits_block - 1) / minrisk::logits_block),
+          width(scores.shape(1)),
+          tokens(tokens.data()),
+          scores(scores.data()),
+          totals(totals.data()) {
+        check(tokens.shape(0) == rows && scores.shape(0) == rows && totals.shape(0) == rows &&
+              tokens.shape(1) == width && finite.shape(0) == rows && finite.shape(1) == 2);
+    }
+
+    // Calls select(row, tops, total, tokens, logits) for each row, which returns how many it wrote.
+    template <class Select>
+    void run(int threads, Select select) const {
+        constexpr std::size_t logits_a_thread = 1 << 18;
+        const auto& kernels = sampling_kernels<Value>();
+        each_row(rows, blocks, 1 + rows * problem.vocabulary / logits_a_thread, threads,
+                 [&](std::int64_t row, float* tops) {
+                     std::int64_t* own = tokens + row * width;
+                     float *found = scores + row * width, total = kernels.total(problem, row, tops);
+                     const std::int64_t count =  // NaN cannot be compared
+                         std::isfinite(total) ? select(row, tops, total, own, found) : 0;
+                     for (std::int64_t i = 0; i < count; ++i) found[i] -= total;
+                     std::fill(own + count, own + width, 0);
+                     std::fill(found + count, found + width, -INFINITY);
+                     totals[row] = total;
+                 });
+    }
+};
+
+// The tokens of at least a log-probability, or the most likely one.
+template <class Value>
 void likely(Array<const Value, 2> logits, double least, Array<std::int64_t, 2> tokens,
             Array<float, 2> scores, Array<float, 1> totals, Array<float, 2> finite, int threads) {
-    constexpr std::size_t logits_a_thread = 1 << 18, block = 64;
-    const std::size_t rows = logits.shape(0), vocabulary = logits.shape(1);
-    check(tokens.shape(0) == rows && scores.shape(0) == rows && totals.shape(0) == rows &&
-          scores.shape(1) == tokens.shape(1) && finite.shape(0) == rows && finite.shape(1) == 2);
-    const minrisk::LikelyProblem<Value> problem{
-        logits.data(), std::int64_t(vocabulary), float(least), std::int64_t(tokens.shape(1)),
-        tokens.data(), scores.data(), totals.data(), finite.data()};
-    each_row(rows, vocabulary / block + 1, 1 + rows * vocabulary / logits_a_thread, threads,
-             [&](std::int64_t row, float* buffer) {
-                 sampling_kernels<Value>().likely(problem, row, buffer);
-             });
+    const LogitsRows<Value> all(logits, tokens, scores, totals, finite);
+    all.run(threads, [&](std::int64_t row, float* tops, float total, auto* own, float* found) {
+        const float top = *std::max_element(tops, tops + all.blocks);
+        return sampling_kernels<Value>().tokens_above(
+            all.problem, row, tops, std::min(total + float(least), top), all.width, own, found);
+    });
+}
+
+// As many of the most likely tokens as there is room for, best first.
+template <class Value>
+void best(Array<const Value, 2> logits, Array<std::int64_t, 2> tokens, Array<float, 2> scores,
+          Array<float, 1> totals, Array<float, 2> finite, int threads) {
+    const LogitsRows<Value> all(logits, tokens, scores, totals, finite);
+    const std::size_t vocabulary = all.problem.vocabulary, width = all.width,
+                      room = all.blocks < width ? vocabulary
+                                                : std::min(vocabulary, 4 * width + 64);
+    check(0 < width && width <= vocabulary);
+    using Found = std::pair<float, std::int64_t>;
+    all.run(threads, [&](std::int64_t row, float* tops, float, auto* own, float* found) {
+        thread_local std::vector<float> values, sorted;
+        thread_local std::vector<std::int64_t> places;
+        thread_local std::vector<Found> chosen;
+        values.resize(room);
+        places.resize(room);
+        const auto wanted = [&](const float* from, std::size_t count) {  // the `width`-th largest
+            sorted.assign(from, from + count);
+            std::nth_element(sorted.begin(), sorted.begin() + width - 1, sorted.end(),
+                             std::greater());
+            return sorted[width - 1];
+        };
+        // at least `width` logits reach what so many blocks reach
+        float least = all.blocks < width ? -INFINITY : wanted(tops, all.blocks);
+        std::size_t count;
+        chosen.clear();
+        for (;;) {
+            count = sampling_kernels<Value>().tokens_above(all.problem, row, tops, least, room,
+                                                           places.data(), values.data());
+            if (count < room) break;
+            float more = wanted(values.data(), count);
+            if (more == least) {  // as many are equal to it; are more than `width` above?
+                for (std::size_t i = 0; i < count && chosen.size() < width; ++i)
+                    if (values[i] == least) chosen.emplace_back(-least, places[i]);
+                more = std::nextafter(least, INFINITY);
+            }
+            least = more;
+        }
+        for (std::size_t i = 0; i < count; ++i) chosen.emplace_back(-values[i], places[i]);
+        count = chosen.size();
+        const std::size_t kept = std::min(count, width);
+        std::partial_sort(chosen.begin(), chosen.begin() + kept, chosen.end());
+        for (std::size_t i = 0; i < kept; ++i) {
+            found[i] = -chosen[i].first;
+            own[i] = chosen[i].second;
+        }
+        return std::int64_t(kept);
+    });
 }
 
 constexpr std::size_t attended_a_thread = 1 << 21;
@@ -369,26 +459,36 @@ void cross_attention(Array<const Value, 3> queries, Array<const Value, 5> cache,
              });
 }
 
-constexpr std::size_t activations_a_thread = 1 << 18;
-
-void quantize(Array<const float, 2> values, Array<std::uint8_t, 2> bytes, Array<float, 1> largest,
-              int threads) {
-    const std::size_t rows = values.shape(0), size = values.shape(1);
-    check(bytes.shape(0) == rows && bytes.shape(1) == size && largest.shape(0) == rows);
-    const minrisk::QuantizedRows problem{values.data(), std::int64_t(size), bytes.data(),
-                                         largest.data()};
-    each_row(rows, 0, 1 + rows * size / activations_a_thread, threads,
-             [&](std::int64_t row, float*) { sampling().quantize(problem, row); });
-}
-
-void scale(Array<float, 2> products, Array<const float, 1> scales, Array<const float, 1> bias,
-           int threads) {
-    const std::size_t rows = products.shape(0), size = products.shape(1);
-    check(scales.shape(0) == rows && bias.shape(0) == size);
-    const minrisk::ScaledProducts problem{products.data(), std::int64_t(size), scales.data(),
-                                          bias.data()};
-    each_row(rows, 0, 1 + rows * size / activations_a_thread, threads,
-             [&](std::int64_t row, float*) { sampling().scale(problem, row); });
+// Threads share the rows, or the outputs if there are few rows.
+void int8_linear(Array<const float, 2> rows, Array<const std::int8_t, 4> weights,
+                 Array<const std::int32_t, 1> offsets, Array<const float, 1> scales,
+                 Array<const float, 1> bias, Array<float, 2> out, int threads) {
+    constexpr std::size_t products_a_thread = 1 << 24, rows_a_thread = 24;
+    const std::size_t count = rows.shape(0), inputs = rows.shape(1), outputs = out.shape(1),
+                      panels = weights.shape(0), depth = 4 * weights.shape(1);
+    check(weights.shape(2) == minrisk::int8_panel && weights.shape(3) == 4 && inputs <= depth &&
+          offsets.shape(0) == panels * minrisk::int8_panel && outputs <= offsets.shape(0) &&
+          offsets.shape(0) < outputs + minrisk::int8_panel && scales.shape(0) == outputs &&
+          bias.shape(0) == outputs && out.shape(0) == count);
+    const minrisk::Int8Layer layer{
+        rows.data(), std::int64_t(inputs), std::int64_t(depth), std::int64_t(outputs),
+        weights.data(), offsets.data(), scales.data(), bias.data(), out.data()};
+    const auto workers = make_workers(threads, 1 + count * inputs * outputs / products_a_thread);
+    const std::size_t parts = workers.threads;
+    const auto room = minrisk::int8_buffer_bytes(
+        std::min<std::size_t>(count + 1, minrisk::int8_rows), depth);
+    nb::gil_scoped_release release;
+    workers.each(parts, [&](std::size_t part, int) {
+        const auto buffer = std::make_unique_for_overwrite<std::byte[]>(room);
+        const auto from = [&](std::size_t whole) { return std::int64_t(part * whole / parts); };
+        const auto to = [&](std::size_t whole) { return std::int64_t((part + 1) * whole / parts); };
+        minrisk::Int8Part own{0, std::int64_t(count), 0, std::int64_t(panels)};
+        if (count >= parts * rows_a_thread)
+            own.first_row = from(count), own.end_row = to(count);
+        else
+            own.first_panel = from(panels), own.end_panel = to(panels);
+        sampling().int8(layer, own, buffer.get());
+    });
 }
 
 template <class Value>
@@ -396,6 +496,7 @@ void bind_sampling(nb::module_& m) {
     // converted arrays would be copies, and a result would be written to a copy
     const auto array = nb::arg().noconvert();
     m.def("likely", &likely<Value>, array, nb::arg(), array, array, array, array, nb::arg());
+    m.def("best", &best<Value>, array, array, array, array, array, nb::arg());
     m.def("self_attention", &self_attention<Value>, array, array, array, array, array, array,
           nb::arg());
     m.def("cross_attention", &cross_attention<Value>, array, array, array, array, array,
@@ -425,8 +526,7 @@ NB_MODULE(_native, m) {
     bind_sampling<std::uint16_t>(sampling_module);
     const auto array = nb::arg().noconvert();
     m.def_submodule("int8")
-        .def("quantize", &quantize, array, array, array, nb::arg())
-        .def("scale", &scale, array, array, array, nb::arg());
+        .def("linear", &int8_linear, array, array, array, array, array, array, nb::arg());
     m.def("set_simd", &set_simd, "Use the kernels of this name: avx512, avx2 or portable.");
     m.def("simd", [] { return std::string(kernels->name); });
     m.def("available_simd", [] {

@@ -1,11 +1,12 @@
 // The kernels of sampling: likely tokens of rows of logits, attention of rows to cached tokens, and
-// activations of layers in int8.
+// layers in int8.
 // Sums go over sixteen lanes in one fixed order, so that all instruction sets give the same bits.
 //
 // Written once over `register_bytes`; included inside a namespace of the including file's own.
 
 using FloatRegister = float __attribute__((vector_size(register_bytes)));
 using IntRegister = std::int32_t __attribute__((vector_size(register_bytes)));
+using Quad = float __attribute__((vector_size(16)));
 
 constexpr int float_lanes = 16;
 
@@ -29,6 +30,15 @@ inline void store_float(std::uint16_t* to, float value) {  // rounds half to eve
     std::uint32_t bits;
     __builtin_memcpy(&bits, &value, sizeof bits);
     *to = value == value ? std::uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16) : 0x7fc0;
+}
+
+template <int i, int j, int k, int l>
+[[gnu::always_inline]] inline Quad shuffle(Quad a, Quad b) {
+#if defined(__clang__)
+    return __builtin_shufflevector(a, b, i, j, k, l);
+#else
+    return __builtin_shuffle(a, b, (std::int32_t __attribute__((vector_size(16)))){i, j, k, l});
+#endif
 }
 
 [[gnu::always_inline]] inline Floats load_floats(const float* from) {
@@ -95,7 +105,6 @@ inline void store_float(std::uint16_t* to, float value) {  // rounds half to eve
     return exponential(all)[0];
 }
 
-constexpr int likely_block = 256;  // logits of which the largest is remembered
 constexpr float below_all = -1e30f;  // finite, because -inf less -inf is NaN
 
 // Sums over the logits of a row that are not -inf, and their number.
@@ -109,7 +118,7 @@ template <class Value>
                                               FiniteLogits& finite) {
     constexpr FloatRegister none = {};
     Floats most = load_floats(logits);
-    for (int i = 0; i < likely_block; i += float_lanes) {
+    for (int i = 0; i < logits_block; i += float_lanes) {
         const Floats values = load_floats(logits + i);
         for (int p = 0; p < Floats::count; ++p) {
             const FloatRegister part = values.parts[p];
@@ -126,7 +135,7 @@ template <class Value>
             for (int p = 0; p < Floats::count; ++p) sums[i].parts[p] *= factor;
         top = own;
     }
-    for (int i = 0; i < likely_block; i += 4 * float_lanes)
+    for (int i = 0; i < logits_block; i += 4 * float_lanes)
         for (int k = 0; k < 4; ++k) {
             const Floats values = load_floats(logits + i + k * float_lanes);
             for (int p = 0; p < Floats::count; ++p)
@@ -135,59 +144,96 @@ template <class Value>
     return own;
 }
 
+// Writes the largest logit of each block, and what is known of the finite ones; returns the
+// logarithm of the sum of exponentials.
 template <class Value>
-void likely_of(const LikelyProblem<Value>& problem, std::int64_t row, float* tops) {
+float total_of(const LogitsProblem<Value>& problem, std::int64_t row, float* tops) {
     const Value* logits = problem.logits + row * problem.vocabulary;
-    const std::int64_t blocks = problem.vocabulary / likely_block,
-                       rest = problem.vocabulary % likely_block;
+    const std::int64_t blocks = problem.vocabulary / logits_block,
+                       rest = problem.vocabulary % logits_block;
     Floats sums[4] = {};
     FiniteLogits finite = {};
     float top = below_all;
     for (std::int64_t b = 0; b < blocks; ++b)
-        tops[b] = add_block(logits + b * likely_block, top, sums, finite);
+        tops[b] = add_block(logits + b * logits_block, top, sums, finite);
     if (rest) {
-        float padded[likely_block];
-        for (int i = 0; i < likely_block; ++i)
-            padded[i] = i < rest ? as_float(logits[blocks * likely_block + i]) : -__builtin_inff();
+        float padded[logits_block];
+        for (int i = 0; i < logits_block; ++i)
+            padded[i] = i < rest ? as_float(logits[blocks * logits_block + i]) : -__builtin_inff();
         tops[blocks] = add_block(padded, top, sums, finite);
     }
     for (int p = 0; p < Floats::count; ++p)
         sums[0].parts[p] += sums[1].parts[p] + (sums[2].parts[p] + sums[3].parts[p]);
-    const float total = top + __builtin_logf(sum(sums[0]));
-    const float least = total + problem.least < top ? total + problem.least : top;
-    std::int64_t* tokens = problem.tokens + row * problem.width;
-    float* scores = problem.scores + row * problem.width;
-    std::int64_t found = 0;
-    for (std::int64_t b = 0; b < blocks + (rest > 0); ++b) {
-        if (!(tops[b] >= least)) continue;
-        const std::int64_t end = b < blocks ? (b + 1) * likely_block : problem.vocabulary;
-        for (std::int64_t i = b * likely_block; i < end && found < problem.width; ++i) {
-            const float value = as_float(logits[i]);
-            if (!(value >= least)) continue;
-            tokens[found] = i;
-            scores[found++] = value - total;
-        }
-    }
-    for (; found < problem.width; ++found) {
-        tokens[found] = 0;
-        scores[found] = -__builtin_inff();
-    }
-    problem.totals[row] = total;
     problem.finite[2 * row] = sum(finite.sum);
     problem.finite[2 * row + 1] = sum(finite.number);
+    return top + __builtin_logf(sum(sums[0]));
 }
 
+// Writes the tokens with logits of at least `least`, and their logits; returns how many there are.
 template <class Value>
-[[gnu::always_inline]] inline float dot(const Value* a, const Value* b, std::int64_t size) {
-    const std::int64_t whole = size / float_lanes * float_lanes;
-    Floats products = {};
+std::int64_t tokens_above(const LogitsProblem<Value>& problem, std::int64_t row, const float* tops,
+                          float least, std::int64_t room, std::int64_t* tokens, float* found) {
+    const Value* logits = problem.logits + row * problem.vocabulary;
+    std::int64_t count = 0;
+    for (std::int64_t start = 0; start < problem.vocabulary; start += logits_block) {
+        if (!(*tops++ >= least)) continue;
+        const std::int64_t left = problem.vocabulary - start,
+                           end = start + (left < logits_block ? left : logits_block);
+        for (std::int64_t i = start; i < end && count < room; ++i) {
+            const float value = as_float(logits[i]);
+            if (!(value >= least)) continue;
+            tokens[count] = i;
+            found[count++] = value;
+        }
+    }
+    return count;
+}
+
+// The products of a and b, lane by lane, in four lanes: lane i has the sums of i, i + 8, i + 4, i + 12.
+template <class Value>
+[[gnu::always_inline]] inline Quad products(const Value* a, const Value* b, std::int64_t whole) {
+    Floats found = {};
     for (std::int64_t d = 0; d < whole; d += float_lanes) {
         const Floats one = load_floats(a + d), other = load_floats(b + d);
-        for (int p = 0; p < Floats::count; ++p) products.parts[p] += one.parts[p] * other.parts[p];
+        for (int p = 0; p < Floats::count; ++p) found.parts[p] += one.parts[p] * other.parts[p];
     }
-    float found = sum(products);
-    for (std::int64_t d = whole; d < size; ++d) found += as_float(a[d]) * as_float(b[d]);
-    return found;
+    Quad quads[4];
+    __builtin_memcpy(quads, &found, sizeof found);
+    return (quads[0] + quads[2]) + (quads[1] + quads[3]);
+}
+
+// Scaled products of four vectors or fewer with four others, which are steps apart.
+template <class Value>
+[[gnu::always_inline]] inline void dots(const Value* a, std::int64_t a_step, const Value* b,
+                                        std::int64_t b_step, int count, std::int64_t size,
+                                        float scale, float* to, std::int64_t to_step) {
+    const std::int64_t whole = size / float_lanes * float_lanes;
+    Quad q[4] = {};
+    for (int i = 0; i < count; ++i) q[i] = products(a + i * a_step, b + i * b_step, whole);
+    const Quad two = shuffle<0, 4, 1, 5>(q[0], q[1]) + shuffle<2, 6, 3, 7>(q[0], q[1]),
+               more = shuffle<0, 4, 1, 5>(q[2], q[3]) + shuffle<2, 6, 3, 7>(q[2], q[3]),
+               found = shuffle<0, 1, 4, 5>(two, more) + shuffle<2, 3, 6, 7>(two, more);
+    for (int i = 0; i < count; ++i) {
+        float sum = found[i];
+        for (std::int64_t d = whole; d < size; ++d)
+            sum += as_float(a[i * a_step + d]) * as_float(b[i * b_step + d]);
+        to[i * to_step] = sum * scale;
+    }
+}
+
+// The same for any number of vectors.
+template <class Value>
+[[gnu::always_inline]] inline void all_dots(const Value* a, std::int64_t a_step, const Value* b,
+                                            std::int64_t b_step, std::int64_t count,
+                                            std::int64_t size, float scale, float* to,
+                                            std::int64_t to_step) {
+    std::int64_t i = 0;
+    for (; i + 4 <= count; i += 4)
+        dots(a + i * a_step, a_step, b + i * b_step, b_step, 4, size, scale, to + i * to_step,
+             to_step);
+    if (i < count)
+        dots(a + i * a_step, a_step, b + i * b_step, b_step, int(count - i), size, scale,
+             to + i * to_step, to_step);
 }
 
 // Turns scores into weights, and returns their sum; the buffer has room for `float_lanes` more.
@@ -204,18 +250,40 @@ template <class Value>
     return mass;
 }
 
-// sums += weight * values
-template <class Value>
-[[gnu::always_inline]] inline void add_weighted(float* sums, const Value* values, float weight,
-                                                std::int64_t size) {
-    const std::int64_t whole = size / float_lanes * float_lanes;
-    for (std::int64_t d = 0; d < whole; d += float_lanes) {
-        Floats found = load_floats(sums + d);
-        const Floats some = load_floats(values + d);
-        for (int p = 0; p < Floats::count; ++p) found.parts[p] += some.parts[p] * weight;
-        store_floats(sums + d, found);
+constexpr int sums_at_once = 4;  // of `float_lanes` each, which stay in registers
+
+// The sum of values(t), of that size, times the weight of each token t, over a mass.
+template <int sums, class Value, class Values>
+[[gnu::always_inline]] inline void weighted_part(Values values, const float* weights,
+                                                 std::int64_t tokens, float mass, Value* out) {
+    Floats found[sums] = {};
+    for (std::int64_t t = 0; t < tokens; ++t) {
+        const Value* own = values(t);
+        for (int i = 0; i < sums; ++i) {
+            const Floats some = load_floats(own + i * float_lanes);
+            for (int p = 0; p < Floats::count; ++p) found[i].parts[p] += some.parts[p] * weights[t];
+        }
     }
-    for (std::int64_t d = whole; d < size; ++d) sums[d] += as_float(values[d]) * weight;
+    float lanes[sums * float_lanes];
+    __builtin_memcpy(lanes, found, sizeof lanes);
+    for (int i = 0; i < sums * float_lanes; ++i) store_float(out + i, lanes[i] / mass);
+}
+
+template <class Value, class Values>
+[[gnu::always_inline]] inline void weighted_sum(Values values, const float* weights,
+                                                std::int64_t tokens, float mass, std::int64_t size,
+                                                Value* out) {
+    std::int64_t d = 0;
+    const auto from_d = [&](std::int64_t t) { return values(t) + d; };
+    for (; d + sums_at_once * float_lanes <= size; d += sums_at_once * float_lanes)
+        weighted_part<sums_at_once>(from_d, weights, tokens, mass, out + d);
+    for (; d + float_lanes <= size; d += float_lanes)
+        weighted_part<1>(from_d, weights, tokens, mass, out + d);
+    for (; d < size; ++d) {
+        float sum = 0;
+        for (std::int64_t t = 0; t < tokens; ++t) sum += as_float(values(t)[d]) * weights[t];
+        store_float(out + d, sum / mass);
+    }
 }
 
 // Writes the new key and value of a row, and attends to its own tokens: token by token, because the
@@ -231,22 +299,17 @@ void self_attention_of(const SelfAttention<Value>& problem, std::int64_t row, fl
                      width * sizeof(Value));
     __builtin_memcpy(problem.cached_values + slot * width, problem.values + row * width,
                      width * sizeof(Value));
-    float *weights = buffer, *sums = buffer + heads * room;
+    float* weights = buffer;
     for (std::int64_t t = 0; t < tokens; ++t) {
-        const Value* key = problem.cached_keys + path[t] * width;
-        for (std::int64_t h = 0; h < heads; ++h)
-            weights[h * room + t] = dot(query + h * size, key + h * size, size) * problem.scale;
+        all_dots(query, size, problem.cached_keys + path[t] * width, size, heads, size,
+                 problem.scale, weights + t, room);
     }
-    for (std::int64_t d = 0; d < width; ++d) sums[d] = 0;
-    float* masses = sums + width;
-    for (std::int64_t h = 0; h < heads; ++h) masses[h] = softmax(weights + h * room, tokens);
-    for (std::int64_t t = 0; t < tokens; ++t) {
-        const Value* value = problem.cached_values + path[t] * width;
-        for (std::int64_t h = 0; h < heads; ++h)
-            add_weighted(sums + h * size, value + h * size, weights[h * room + t], size);
+    for (std::int64_t h = 0; h < heads; ++h) {
+        const float mass = softmax(weights + h * room, tokens);
+        weighted_sum([&](std::int64_t t) {
+            return problem.cached_values + path[t] * width + h * size;
+        }, weights + h * room, tokens, mass, size, problem.out + row * width + h * size);
     }
-    for (std::int64_t d = 0; d < width; ++d)
-        store_float(problem.out + row * width + d, sums[d] / masses[d / size]);
 }
 
 // Head by head, in which the tokens of a source are adjacent.
@@ -254,84 +317,25 @@ template <class Value>
 void cross_attention_of(const CrossAttention<Value>& problem, std::int64_t row, float* buffer) {
     const std::int64_t source = problem.sources[row], tokens = problem.lengths[source],
                        size = problem.size;
-    float *weights = buffer, *sums = buffer + tokens + float_lanes;
+    float* weights = buffer;
     for (std::int64_t head = 0; head < problem.heads; ++head) {
         const std::int64_t at = (row * problem.heads + head) * size,
                            first = (source * problem.heads + head) * problem.capacity * size;
-        for (std::int64_t t = 0; t < tokens; ++t)
-            weights[t] =
-                dot(problem.queries + at, problem.keys + first + t * size, size) * problem.scale;
+        all_dots(problem.queries + at, 0, problem.keys + first, size, tokens, size, problem.scale,
+                 weights, 1);
         const float mass = softmax(weights, tokens);
-        for (std::int64_t d = 0; d < size; ++d) sums[d] = 0;
-        for (std::int64_t t = 0; t < tokens; ++t)
-            add_weighted(sums, problem.values + first + t * size, weights[t], size);
-        for (std::int64_t d = 0; d < size; ++d)
-            store_float(problem.out + at + d, sums[d] / mass);
+        weighted_sum([&](std::int64_t t) { return problem.values + first + t * size; }, weights,
+                     tokens, mass, size, problem.out + at);
     }
 }
 
-constexpr float quantized_most = 127, quantized_zero = 128, smallest = 1e-12f;
-
-inline void quantize_row(const QuantizedRows& problem, std::int64_t row) {
-    using Bytes = std::uint8_t __attribute__((vector_size(register_bytes / 4)));
-    const float* values = problem.values + row * problem.size;
-    std::uint8_t* bytes = problem.bytes + row * problem.size;
-    const std::int64_t whole = problem.size / float_lanes * float_lanes;
-    Floats most = {}, invalid = {};
-    for (std::int64_t i = 0; i < whole; i += float_lanes) {
-        const Floats some = load_floats(values + i);
-        for (int p = 0; p < Floats::count; ++p) {
-            const FloatRegister x = some.parts[p], size = x < 0.0f ? -x : x;
-            most.parts[p] = size > most.parts[p] ? size : most.parts[p];
-            invalid.parts[p] += x - x;  // NaN if not finite
-        }
-    }
-    float top = largest(most), wrong = sum(invalid);
-    for (std::int64_t i = whole; i < problem.size; ++i) {
-        const float size = values[i] < 0 ? -values[i] : values[i];
-        top = size > top ? size : top;
-        wrong += size - size;
-    }
-    top = top > smallest ? top : smallest;
-    problem.largest[row] = top + wrong;
-    const float factor = quantized_most / top, shift = quantized_zero + 0.5f;
-    if (wrong != wrong) {
-        for (std::int64_t i = 0; i < problem.size; ++i) bytes[i] = 0;
-        return;
-    }
-    for (std::int64_t i = 0; i < whole; i += float_lanes) {
-        const Floats some = load_floats(values + i);
-        for (int p = 0; p < Floats::count; ++p) {
-            const auto rounded =
-                __builtin_convertvector(some.parts[p] * factor + shift, IntRegister);
-            const Bytes narrow = __builtin_convertvector(rounded, Bytes);
-            __builtin_memcpy(bytes + i + p * Floats::width, &narrow, sizeof narrow);
-        }
-    }
-    for (std::int64_t i = whole; i < problem.size; ++i)
-        bytes[i] = std::uint8_t(std::int32_t(values[i] * factor + shift));
-}
-
-inline void scale_row(const ScaledProducts& problem, std::int64_t row) {
-    float* products = problem.products + row * problem.size;
-    const float scale = problem.scales[row];
-    const std::int64_t whole = problem.size / float_lanes * float_lanes;
-    for (std::int64_t i = 0; i < whole; i += float_lanes) {
-        Floats some = load_floats(products + i);
-        const Floats bias = load_floats(problem.bias + i);
-        for (int p = 0; p < Floats::count; ++p)
-            some.parts[p] = some.parts[p] * scale + bias.parts[p];
-        store_floats(products + i, some);
-    }
-    for (std::int64_t i = whole; i < problem.size; ++i)
-        products[i] = products[i] * scale + problem.bias[i];
-}
+#include "sampling_int8.hpp"
 
 template <class Value>
 constexpr SamplingKernels<Value> kernels_of() {
-    return {likely_of<Value>, self_attention_of<Value>, cross_attention_of<Value>};
+    return {total_of<Value>, tokens_above<Value>, self_attention_of<Value>, cross_attention_of<Value>};
 }
 
 constexpr Sampling all_kernels() {
-    return {quantize_row, scale_row, kernels_of<float>(), kernels_of<std::uint16_t>()};
+    return {run_int8, kernels_of<float>(), kernels_of<std::uint16_t>()};
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,11 +18,12 @@ from minrisk._torch import int8, onednn
 from minrisk._torch.int8 import Int8Linear, int8_not_supported_reasons
 from minrisk.samplers.hf import Transformers, native
 from minrisk.samplers.hf.attention import KVCache, NativeAttention, TorchAttention
+from minrisk.samplers.hf.truncation import Truncation
 from tolerance import assert_close
 
 CPU = torch.device("cpu")
 WITHOUT_ONEDNN = onednn.not_supported_reasons(CPU, torch.float32)
-WITHOUT_INT8 = int8_not_supported_reasons(CPU, bits=7)
+WITHOUT_INT8 = int8_not_supported_reasons(CPU)
 NEEDS_ONEDNN = pytest.mark.skipif(bool(WITHOUT_ONEDNN), reason=", ".join(WITHOUT_ONEDNN) or "-")
 NEEDS_INT8 = pytest.mark.skipif(bool(WITHOUT_INT8), reason=", ".join(WITHOUT_INT8) or "-")
 SOURCES = ["the cat sat on a mat", "the dog", "it ran to a red mat"]
@@ -136,25 +138,70 @@ def test_instruction_sets_sample_from_the_same_bits(dtype):
             assert torch.equal(one, first)
 
 
-@pytest.mark.parametrize("size", [5, 16, 300])
-def test_activations_become_the_bytes_that_torch_makes_of_them(simd, size, monkeypatch):
-    torch.manual_seed(size)
-    rows = torch.randn(4, size) * torch.tensor([1.0, 1e-3, 0.0, 50.0])[:, None]
-    products, bias = torch.randn(4, size), torch.randn(size)
-    bytes_, largest = int8.quantized(rows)
-    outputs = int8.scaled(products.clone(), largest, bias)
-    monkeypatch.setattr(int8, "native_core", lambda: None)
-    twins = int8.quantized(rows)
-    assert torch.equal(bytes_, twins[0])
-    assert torch.equal(largest, twins[1])
-    assert_close(outputs, int8.scaled(products, largest, bias), "fp32")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("vocabulary", "width"), [(7, 7), (1000, 3), (1000, 40), (4000, 9)])
+def test_the_best_tokens_are_those_of_a_sorted_log_softmax(simd, dtype, vocabulary, width):
+    torch.manual_seed(vocabulary)
+    logits = (3 * torch.randn(5, vocabulary)).to(dtype)
+    logits[1] = 1.0  # all are equal
+    logits[2, :-3] = -torch.inf
+    logits[3, : vocabulary // 2] += 20  # those of a part, so that few blocks have them all
+    tokens, scores, totals, _ = native.best(logits, width)
+    logs = logits.float().log_softmax(1)
+    assert_close(totals, logits.float().logsumexp(1), "fp32")
+    wanted = logs.topk(width).values
+    assert torch.equal(wanted == -torch.inf, scores == -torch.inf)
+    assert_close(scores.clamp(min=-1e3), wanted.clamp(min=-1e3), "fp32", scale=10)
+    assert_close(logs.gather(1, tokens)[scores > -torch.inf], scores[scores > -torch.inf], "fp32",
+                 scale=10)
+    assert all(len(set(own.tolist())) == width for own in tokens[[0, 1, 3, 4]])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_logits_that_are_no_numbers_have_no_best_tokens(simd, value):
+    logits = torch.randn(2, 4000)
+    logits[1, 270:2000] = value
+    _, scores, totals, _ = native.best(logits, 20)
+    assert totals.isfinite().tolist() == [True, False]
+    assert not (scores[1] > -np.inf).any()
+
+
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(1, 5, 7), (13, 64, 32), (30, 30, 70)])
+def test_int8_has_the_same_bits_with_and_without_the_native_core(simd, rows, inputs, outputs,
+                                                                 monkeypatch):
+    torch.manual_seed(inputs)
+    layer, sizes = torch.nn.Linear(inputs, outputs), torch.tensor([1.0, 1e-3, 0.0, 50.0])
+    texts = torch.randn(rows, inputs) * sizes.repeat(rows)[:rows, None]
+    with torch.inference_mode():
+        ours = Int8Linear(layer)
+        found = ours(texts)
+        assert_close(found, layer(texts), "bf16", scale=10)
+        assert_close(ours.rows(torch.arange(outputs)), layer.weight, "bf16", scale=10)
+        monkeypatch.setattr(int8, "native_core", lambda: None)
+        assert torch.equal(found, ours(texts))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_activations_that_are_no_numbers_are_seen(simd, value):
     rows = torch.ones(2, 40)
     rows[1, 39] = value
-    assert int8.quantized(rows)[1].isfinite().tolist() == [True, False]
+    with torch.inference_mode():
+        found = Int8Linear(torch.nn.Linear(40, 6))(rows)
+    assert found.isfinite().all(1).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("options", [{"top_k": 3}, {"top_k": 3, "temperature": 0.7},
+                                     {"top_p": 0.8}, {"min_p": 0.1}], ids=str)
+def test_truncations_draw_what_a_sorted_vocabulary_draws(options, tmp_path, monkeypatch):
+    tiny_models.save(tmp_path, "marian")
+    draw = partial(Transformers, str(tmp_path), device="cpu", max_tokens=6, **options)
+    found = draw().sample(SOURCES, 100)
+    monkeypatch.setattr(Truncation, "uses_likely_kernel", lambda *_: False)
+    for some, others in zip(found, draw().sample(SOURCES, 100), strict=True):
+        assert [(own.tokens, own.count) for own in some] == [
+            (own.tokens, own.count) for own in others]
+        assert_close(*([[own.logprob, own.truncated_logprob] for own in part]
+                       for part in (some, others)), "fp32")
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
@@ -187,23 +234,14 @@ def test_int8_is_near_fp32(kind, tmp_path):
 
 
 @NEEDS_INT8
-def test_weights_of_7_bits_do_not_overflow_16(monkeypatch):
-    monkeypatch.setattr(int8, "_has_vnni", lambda: False)
-    layer = torch.nn.Linear(64, 8, bias=False)
-    torch.nn.init.constant_(layer.weight, -0.5)
-    with torch.inference_mode():
-        assert_close(Int8Linear(layer)(torch.ones(3, 64)), -32 * torch.ones(3, 8), "fp32")
-
-
-@NEEDS_INT8
 def test_int8_is_refused_for_models_whose_layers_are_unknown(tmp_path):
     tiny_models.save(tmp_path, "t5")
     with pytest.raises(InputError, match="t5"):
         sampler(tmp_path, dtype="int8").prepare()
 
 
-def test_int8_is_refused_where_it_cannot_run(tmp_path, monkeypatch):
+def test_int8_is_refused_without_the_native_core(tmp_path, monkeypatch):
     tiny_models.save(tmp_path, "marian")
-    monkeypatch.setattr(torch.ops, "onednn", SimpleNamespace())
+    monkeypatch.setattr(int8, "native_core", lambda: None)
     with pytest.raises(InputError, match="int8"):
         sampler(tmp_path, dtype="int8").prepare()

@@ -71,5 +71,9 @@ class OneDnnLinear(nn.Module):
 def replace_linear_layers(model: nn.Module, kind: Callable[[nn.Linear], nn.Module]) -> None:
     """Replaces all linear layers inside a model, one by one, so that memory does not double."""
     for name in [name for name, part in model.named_modules() if type(part) is nn.Linear]:
-        owner, _, attribute = name.rpartition(".")
-        setattr(model.get_submodule(owner), attribute, kind(model.get_submodule(name)))
+        replace_module(model, name, kind(model.get_submodule(name)))
+
+
+def replace_module(model: nn.Module, name: str, module: nn.Module) -> None:
+    owner, _, attribute = name.rpartition(".")
+    setattr(model.get_submodule(owner), attribute, module)

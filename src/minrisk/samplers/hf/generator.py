@@ -16,7 +16,7 @@ from minrisk._core.sampler import Prompt, Sample, TruncationCount
 from minrisk._torch import onednn
 from minrisk._torch.detokenizing import Detokenizer
 from minrisk._torch.device import choose_device, choose_dtype
-from minrisk._torch.int8 import Int8Linear, int8_not_supported_reasons
+from minrisk._torch.int8 import int8_not_supported_reasons, replace_layers
 from minrisk._torch.loading import load_config, load_model, load_tokenizer
 from minrisk._torch.onednn import replace_linear_layers
 from minrisk._torch.tokens import TokenIds
@@ -150,11 +150,11 @@ def _replace_linear_layers(model: Any, dtype: str) -> None:
     module = bart if model.config.is_encoder_decoder else causal
     reasons = module.not_supported_reasons(model)
     if dtype == "int8":
-        reasons += int8_not_supported_reasons(model.device, bits=7)
+        reasons += int8_not_supported_reasons(model.device)
         if reasons:
             raise InputError(f"dtype 'int8' cannot be used: {' and '.join(reasons)}; choose "
                              "another one")
-        replace_linear_layers(model, Int8Linear)
+        replace_layers(model)
     elif not (reasons or onednn.not_supported_reasons(model.device, model.dtype)):
         replace_linear_layers(model, onednn.OneDnnLinear)
 

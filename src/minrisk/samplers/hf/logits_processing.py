@@ -30,7 +30,7 @@ from transformers import (
 
 from minrisk._core.errors import InputError
 from minrisk.samplers.hf.stop_strings import StopStrings
-from minrisk.samplers.hf.truncation import Candidates, Truncation, self_certainty
+from minrisk.samplers.hf.truncation import ALL_TOKENS, Candidates, Truncation, self_certainty
 
 _ROWS_PER_PART = 96  # whose logits are computed at a time: many more need new memory each time
 # settings that need more than the prefix, and the values that disable them
@@ -92,28 +92,44 @@ class LogitsProcessing:
         of the model itself; `history` is (R, T).
         """
         if self.is_recordable and self.truncation.uses_likely_kernel(logits.device):
-            parts = [logits] if isinstance(logits, Tensor) else logits.parts()
-            return self.truncation.likely((part, *self._ban(part)) for part in parts)
+            if isinstance(logits, Tensor):
+                known = self._without_banned(logits)
+                return self.truncation.likely([known], lambda: self._longest(known, history))
+            return self.truncation.likely(
+                map(self._without_banned, logits.parts()),
+                lambda: self._longest(self._without_banned(logits.whole()), history))
         if not isinstance(logits, Tensor):
             logits = logits.whole()
         mean = logits.mean(1, dtype=torch.float32)
-        banned, _ = self._ban(logits)
+        logits, banned, _ = self._without_banned(logits)
+        found, whole = self._candidates(logits, banned, history)
+        return found, self_certainty(whole[:, 0], mean, logits.shape[1])
+
+    def _longest(self, known: tuple[Tensor, Tensor, Tensor],
+                 history: Callable[[], Tensor]) -> Candidates:
+        """All candidates, from what `_without_banned` returns."""
+        return self._candidates(known[0], known[1], history, ALL_TOKENS)[0]
+
+    def _candidates(self, logits: Tensor, banned: Tensor, history: Callable[[], Tensor],
+                    width: int | None = None) -> tuple[Candidates, Tensor]:
+        """Candidates from the logits without banned tokens, and the logsumexp (R, 1) of all."""
         scores = logs = logits.log_softmax(1, dtype=torch.float32)
         known = logits[:1].argmax(1)  # a token with a finite logit
         total = logits[:, known].float() - logs[:, known]
         if self.processors:
             scores = self.processors(history(), logits.float()).log_softmax(1)
         whole = torch.logaddexp(total, banned)
-        return (self.truncation(scores, logs, total - whole),
-                self_certainty(whole[:, 0], mean, logits.shape[1]))
+        return self.truncation(scores, logs, total - whole, width), whole
 
-    def _ban(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """(R, 1) the logsumexp, and (R, B) the logits, of banned tokens; they become -inf in place.
+    def _without_banned(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The logits, in which those of banned tokens become -inf in place, and the logsumexp
+        (R, 1) and the logits (R, B) of those.
         """
         banned = logits[:, self.banned_on_device].float()
         logits.index_fill_(1, self.banned_on_device, -math.inf)
         # logsumexp of one logit is the logit, without seven kernels
-        return banned if len(self.banned) == 1 else banned.logsumexp(1, keepdim=True), banned
+        total = banned if len(self.banned) == 1 else banned.logsumexp(1, keepdim=True)
+        return logits, total, banned
 
 
 @dataclass(frozen=True)

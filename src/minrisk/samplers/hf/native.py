@@ -31,13 +31,25 @@ def likely(logits: Tensor, least: float, width: int) -> tuple[Tensor, Tensor, Te
     with 0 and -inf, the logsumexp (R,) of the logits, and the sum and the number (R, 2) of those
     that are not -inf.
     """
-    if logits.dtype not in _DTYPES:
-        logits = logits.float()
-    tokens = torch.empty(len(logits), width, dtype=torch.int64)
-    scores, totals = torch.empty(len(logits), width), torch.empty(len(logits))
-    finite = torch.empty(len(logits), 2)
-    _call("likely", logits, least, tokens, scores, totals, finite)
-    return tokens, scores, totals, finite
+    found = _results(len(logits), width)
+    _call("likely", _known(logits), least, *found)
+    return found
+
+
+def best(logits: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The `width` most likely tokens for logits (R, V), best first, and the same as `likely`."""
+    found = _results(len(logits), width)
+    _call("best", _known(logits), *found)
+    return found
+
+
+def _results(rows: int, width: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return (torch.empty(rows, width, dtype=torch.int64), torch.empty(rows, width),
+            torch.empty(rows), torch.empty(rows, 2))
+
+
+def _known(logits: Tensor) -> Tensor:
+    return logits if logits.dtype in _DTYPES else logits.float()
 
 
 def self_attention(queries: Tensor, keys: Tensor, values: Tensor, self_kv: Tensor,

@@ -26,6 +26,7 @@ _FIRST_LIST_TOKENS = 256  # length of the list if the options do not bound the c
 _BLOCK = 512  # tokens, for blocks of the whole vocabulary: about the square root of a large one
 # below 1 even after a row number is added and the sum is rounded
 LARGEST_UNIFORM = 1 - 2.0**-32
+ALL_TOKENS = 1 << 62  # more than any vocabulary has
 _LOGITS_COPIES = 4  # copies of the logits in memory at a time, without the kernel
 Cut = Callable[[Tensor], Tensor]  # log-probabilities (R, K), best first -> mask of those to keep
 
@@ -149,8 +150,10 @@ class Truncation(Options):
     epsilon: float = option(0.0, ge=0, lt=1, help="minimum probability of a token")
     eta: float = option(0.0, ge=0, lt=1, help="the same, lower at high entropy")
 
-    def __call__(self, scores: Tensor, logs: Tensor, shift: Tensor) -> Candidates:
-        """Candidates from log-probabilities (R, V) after logits processing.
+    def __call__(self, scores: Tensor, logs: Tensor, shift: Tensor,
+                 width: int | None = None) -> Candidates:
+        """Candidates from log-probabilities (R, V) after logits processing: from the `width` most
+        likely tokens at first [default: an estimate of how many are needed].
 
         Log-probabilities under the model itself are `logs` (R, V) plus `shift` (R, 1).
         """
@@ -158,47 +161,59 @@ class Truncation(Options):
             scores = (scores / self.temperature).log_softmax(1)
         if not [*self._cuts()]:
             return FullVocabulary.of(scores, logs, shift)
-        return self._shortlist(scores, logs, shift, self._width())
+        return self._shortlist(scores, logs, shift, self._width() if width is None else width)
 
     def uses_likely_kernel(self, device: torch.device) -> bool:
-        """Whether only epsilon bounds the candidates, so that a kernel can find them."""
-        asked = self.epsilon and self.is_complete and self.temperature == 1
-        return bool(asked) and not (triton_not_supported_reasons(device)
-                                    and native.not_supported_reasons(device))
+        """Whether a kernel can find the candidates: on GPUs if only epsilon bounds them."""
+        if native.not_supported_reasons(device):
+            return bool(self.epsilon and self.is_complete and self.temperature == 1
+                        and not triton_not_supported_reasons(device))
+        if not self.is_complete:
+            return self.temperature == 1 or self.top_k > 0
+        return self.epsilon > 0 and self.temperature == 1
 
     def bytes_per_logit(self, device: torch.device) -> int:
         """Bytes of memory per logit for finding candidates."""
         return 4 if self.uses_likely_kernel(device) else 4 * _LOGITS_COPIES
 
-    def likely(self, parts: Iterable[tuple[Tensor, Tensor, Tensor]]) -> tuple[Candidates, Tensor]:
+    def likely(self, parts: Iterable[tuple[Tensor, Tensor, Tensor]],
+               all_candidates: Callable[[], Candidates]) -> tuple[Candidates, Tensor]:
         """Candidates, and the self-certainty (R,) of the model, from logits (R, V) in parts of some
-        rows, each with the logsumexp (R, 1) and the logits (R, B) of banned tokens.
+        rows, each with the logsumexp (R, 1) and the logits (R, B) of banned tokens; all candidates
+        are needed if the likely tokens are too few.
         """
         tokens, scores, full, certainty = map(_joined, zip(*starmap(self._likely, parts),
                                                            strict=True))
-        return self._apply_cuts(scores, tokens, full, None), certainty
+        is_enough = self.is_complete or tokens.shape[1] < self._width()  # or it is the vocabulary
+        return self._apply_cuts(scores, tokens, full,
+                                None if is_enough else all_candidates), certainty
 
     def _likely(self, logits: Tensor, banned_total: Tensor, banned: Tensor
                 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Tokens (R, K), best first, with their log-probabilities, those under the model, and the
         self-certainty (R,) of the model.
         """
-        if triton_not_supported_reasons(logits.device):
-            find = native.likely
-        else:
-            from minrisk.samplers.hf import kernels
-
-            find = kernels.likely
         width = min(self._width(), logits.shape[1])
-        tokens, scores, totals, finite = find(logits, math.log(self.epsilon) - _KERNEL_MARGIN,
-                                              width)
-        scores, order = scores.sort(1, descending=True)
+        if self.is_complete:
+            if triton_not_supported_reasons(logits.device):
+                find = native.likely
+            else:
+                from minrisk.samplers.hf import kernels
+
+                find = kernels.likely
+            tokens, scores, totals, finite = find(
+                logits, math.log(self.epsilon) - _KERNEL_MARGIN, width)
+            scores, order = scores.sort(1, descending=True)
+            tokens = tokens.gather(1, order)
+        else:
+            tokens, scores, totals, finite = native.best(logits, width)
         whole = torch.logaddexp(totals[:, None], banned_total)
         # -inf if the model itself gives some other token that logit
         vocabulary = logits.shape[1]
         mean = torch.where(finite[:, 1] == vocabulary - banned.shape[1],
                            (finite[:, 0] + banned.sum(1)) / vocabulary, -math.inf)
-        return (tokens.gather(1, order), scores, scores + (totals[:, None] - whole),
+        # after top-k, which is the same at every temperature, probabilities are computed anew
+        return (tokens, scores / self.temperature, scores + (totals[:, None] - whole),
                 self_certainty(whole[:, 0], mean, vocabulary))
 
     def _shortlist(self, scores: Tensor, logs: Tensor, shift: Tensor, width: int) -> Candidates:
@@ -247,7 +262,7 @@ class Truncation(Options):
             return self.top_k + _MAX_TIES
         if self.top_p < 1 or self.min_p:
             return _FIRST_LIST_TOKENS
-        return int(1 / self.epsilon) + 2 if self.epsilon else 1 << 62  # eta needs all tokens
+        return int(1 / self.epsilon) + 2 if self.epsilon else ALL_TOKENS  # for eta
 
     @property
     def is_complete(self) -> bool:
