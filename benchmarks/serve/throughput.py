@@ -1,11 +1,13 @@
 """How many requests a second does `minrisk serve` carry, beside other proxies?
 
-    python benchmarks/serve/throughput.py [--seconds 10] [--litellm PYTHON]
+    python benchmarks/serve/throughput.py [--seconds 10] [--litellm PYTHON] [--only REGEX]
 
 All stand before an upstream that answers at once (`instant.py`: 16 choices of 60 words), and are
 asked in turns by 32 and by 256 clients. LiteLLM runs in an environment that is made for the run,
-unless --litellm names the Python of another. Writes throughput.json and the table of README.md;
-rounds of less than five seconds only print.
+unless --litellm names the Python of another. On more than four CPUs, the clients have one, the
+upstream another, and the contenders the others. It takes about eight minutes, and two more to
+install LiteLLM. Writes throughput.json and the table of README.md; rounds of less than five
+seconds, and of some contenders only, just print.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ import table
 SAMPLES = 16
 CLIENTS = (32, 256)
 ROUNDS = 3
+APART = 5  # CPUs from which clients, upstream and contenders have their own
 PROXY = {"model": "mock", "messages": [{"role": "user", "content": "Translate: The cat sat."}]}
 SERVE = [sys.executable, "-m", "minrisk", "serve", "--port", "0", "--samples", str(SAMPLES),
          "--concurrency", "16384", "--queue", "4096"]
@@ -56,9 +59,9 @@ class Client(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, request: bytes, end: float, seconds: list[float],
+    def __init__(self, request: bytes, end: float, answered: list[tuple[float, float]],
                  errors: list[bytes]) -> None:
-        self.request, self.end, self.seconds, self.errors = request, end, seconds, errors
+        self.request, self.end, self.answered, self.errors = request, end, answered, errors
         self.done = asyncio.get_running_loop().create_future()
         self.buffer = b""
 
@@ -81,7 +84,7 @@ class Client(asyncio.Protocol):
         if length and len(self.buffer) >= head + 4 + int(length[1]):
             if not self.buffer.startswith(b"HTTP/1.1 200"):
                 self.errors.append(self.buffer)
-            self.seconds.append(time.perf_counter() - self.begin)
+            self.answered.append((now := time.perf_counter(), now - self.begin))
             self.buffer = b""
             self.send()
 
@@ -91,21 +94,22 @@ class Client(asyncio.Protocol):
 
 
 async def ask(port: int, fields: dict[str, Any], clients: int,
-              duration: float) -> tuple[list[float], int]:
-    """The seconds of each request, and the number of errors."""
+              duration: float) -> tuple[list[float], int, int]:
+    """The seconds of each request, how many of them were answered in time, and failed."""
     body = json.dumps(PROXY | fields).encode()
     request = (b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "
                b"sk-none\r\nContent-Type: application/json\r\nContent-Length: "
                b"%d\r\n\r\n" % len(body) + body)
-    seconds: list[float] = []
+    answered: list[tuple[float, float]] = []  # when, and after how many seconds
     errors: list[bytes] = []
     loop, end = asyncio.get_running_loop(), time.perf_counter() + duration
-    made = [await loop.create_connection(lambda: Client(request, end, seconds, errors),
+    made = [await loop.create_connection(lambda: Client(request, end, answered, errors),
                                          "127.0.0.1", port) for _ in range(clients)]
     await asyncio.gather(*(client.done for _, client in made))
     if errors:
         print(errors[0][:1000], file=sys.stderr)
-    return seconds, len(errors)
+    return ([seconds for _, seconds in answered], sum(when <= end for when, _ in answered),
+            len(errors))
 
 
 def processor_seconds(process: int) -> float:
@@ -124,16 +128,25 @@ def processor_seconds(process: int) -> float:
 
 def measure(contender: Contender, clients: int, duration: float) -> dict[str, Any]:
     before = processor_seconds(contender.process)
-    seconds, errors = asyncio.run(ask(contender.port, contender.fields, clients, duration))
+    seconds, in_time, errors = asyncio.run(
+        ask(contender.port, contender.fields, clients, duration))
     spent = processor_seconds(contender.process) - before
     seconds.sort()
-    return {"per_second": round(len(seconds) / duration, 1), "errors": errors,
+    return {"per_second": round(in_time / duration, 1), "errors": errors,
             "processor_ms": round(1000 * spent / len(seconds), 3),
             "median_ms": round(1000 * statistics.median(seconds), 2),
             "p99_ms": round(1000 * seconds[int(0.99 * len(seconds))], 2)}
 
 
 # servers
+
+
+def cpus() -> tuple[set[int], set[int], set[int]]:
+    """Those of the clients, of the upstream and of the contenders."""
+    all_cpus = sorted(os.sched_getaffinity(0))
+    if len(all_cpus) < APART:
+        return set(all_cpus), set(all_cpus), set(all_cpus)
+    return {all_cpus[0]}, {all_cpus[1]}, set(all_cpus[2:])
 
 
 @contextmanager
@@ -204,16 +217,18 @@ def litellm(python: str, url: str) -> Iterator[tuple[int, int]]:
             yield process.pid, port
 
 
-def contenders(stack: ExitStack, python: str | None, url: str) -> Iterator[Contender]:
+def contenders(stack: ExitStack, only: str, python: str | None, url: str) -> Iterator[Contender]:
     whole = {"n": SAMPLES, "temperature": 0}  # the same answer for all who pass it through
-    yield Contender("bare aiohttp proxy", *stack.enter_context(instant("proxy", url)), whole)
-    yield Contender("minrisk, chrF", *stack.enter_context(minrisk(url)), {})
-    yield Contender("minrisk, votes",
-                    *stack.enter_context(minrisk(url, "--metric", "exact-match")), {})
-    passing = stack.enter_context(minrisk(url))
-    yield Contender("minrisk, passing through", *passing, whole)
-    yield Contender("minrisk, chrF, --workers 2",
-                    *stack.enter_context(minrisk(url, "--workers", "2")), {})
+    for name, server, fields in (
+            ("bare aiohttp proxy", lambda: instant("proxy", url), whole),
+            ("minrisk, chrF", lambda: minrisk(url), {}),
+            ("minrisk, votes", lambda: minrisk(url, "--metric", "exact-match"), {}),
+            ("minrisk, passing through", lambda: minrisk(url), whole),
+            ("minrisk, chrF, --workers 2", lambda: minrisk(url, "--workers", "2"), {})):
+        if re.search(only, name):
+            yield Contender(name, *stack.enter_context(server()), fields)
+    if not re.search(only, "LiteLLM"):
+        return
     with litellm_python(python) as own:
         version = subprocess.run([own, "-m", "pip", "show", "litellm"], text=True, check=True,
                                  capture_output=True).stdout.splitlines()[1].partition(" ")[2]
@@ -230,9 +245,15 @@ def main() -> None:
     options = parser.parse_args()
     found: dict[str, Any] = {"machine": machine.describe("aiohttp"), "samples": SAMPLES,
                              "results": []}
+    of_clients, of_upstream, of_contenders = cpus()
+    found["cpus"] = [len(of_clients), len(of_upstream), len(of_contenders)]
     with ExitStack() as stack:
+        os.sched_setaffinity(0, of_upstream)  # which the processes that it starts inherit
         _, port = stack.enter_context(instant("upstream"))
-        everyone = list(contenders(stack, options.litellm, f"http://127.0.0.1:{port}"))
+        os.sched_setaffinity(0, of_contenders)
+        everyone = list(contenders(stack, options.only, options.litellm,
+                                   f"http://127.0.0.1:{port}"))
+        os.sched_setaffinity(0, of_clients)
         for contender in everyone:
             measure(contender, 8, 2)  # to warm up
         for clients in CLIENTS:
@@ -242,7 +263,7 @@ def main() -> None:
                 found["results"].append({"name": contender.name, "clients": clients} | {
                     key: statistics.median(run[key] for run in runs) for key in runs[0]})
                 print(json.dumps(found["results"][-1]), flush=True)
-    if options.seconds >= 5:
+    if options.seconds >= 5 and not options.only:
         (HERE / "throughput.json").write_text(json.dumps(found, indent=2) + "\n")
         table.write()
 
