@@ -241,7 +241,8 @@ def serve(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceOptio
         found, port = start(options.workers, options.host, options.port, limits.grace, _announce)
         if not isinstance(found, Process):
             return found
-        process, config = found, replace(config, port=port, shares_port=True)
+        process = found
+        config = replace(config, port=port, shares_port=True, loads_first=found.is_replacement)
     counts = None if process is None else process.counts
     limit = SampleLimit(limits.concurrency, limits.queue, counts)
     gc.set_threshold(_GARBAGE)

@@ -219,6 +219,7 @@ class ListenConfig:
     first_request: float = 30.0  # seconds within which a new connection must send a request
     keep_alive: float = 75.0  # seconds until an idle connection is closed
     shares_port: bool = False  # with other processes of this server
+    loads_first: bool = False  # listen when the models are loaded: others answer meanwhile
 
 
 async def serve(server: Server, config: ListenConfig,
@@ -233,24 +234,22 @@ async def serve(server: Server, config: ListenConfig,
     await runner.setup()
     ending = _on_signals(stop or asyncio.Event(), config.grace + _SLACK)
     try:
-        listening = await _listen(server, runner, config)
-        try:
-            await _run(server, listening, config, announce, ending)
-        finally:
-            listening.close()
+        await _run(server, runner, config, announce, ending)
     finally:
         await runner.cleanup()
         await server.close()
 
 
-async def _run(server: Server, listening: asyncio.Server, config: ListenConfig,
+async def _run(server: Server, runner: web.AppRunner, config: ListenConfig,
                announce: Callable[[str, str | None], None], ending: asyncio.Event) -> None:
+    listening = None if config.loads_first else await _listen(server, runner, config)
     end = asyncio.ensure_future(ending.wait())
     loading = asyncio.ensure_future(server.open())
     try:
         await asyncio.wait({loading, end}, return_when=asyncio.FIRST_COMPLETED)
         if loading.done():
             loading.result()
+            listening = listening or await _listen(server, runner, config)
             host, port = listening.sockets[0].getsockname()[:2]
             announce(f"http://{f'[{host}]' if ':' in host else host}:{port}/v1",
                      await server.problem())
@@ -258,6 +257,8 @@ async def _run(server: Server, listening: asyncio.Server, config: ListenConfig,
         await server.drain(config.grace)
     finally:
         await cancel_all(loading, end)
+        if listening is not None:
+            listening.close()
 
 
 async def _listen(server: Server, runner: web.AppRunner, config: ListenConfig) -> asyncio.Server:

@@ -105,6 +105,7 @@ class Process:
     counts: SharedLoad
     lifeline: int  # a pipe that ends with the first process
     reports: int  # a pipe to the first process
+    is_replacement: bool  # whether it takes the place of one that has died
 
     @property
     def compute_workers(self) -> int:
@@ -269,9 +270,9 @@ class _Supervisor:
         reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         log(json.dumps({"time": now(), "worker": number, "ended": reason, "started": "again"}))
         time.sleep(max(0.0, begin + _SHORTEST - time.monotonic()))
-        return None if self._end is not None else self._start(number)
+        return None if self._end is not None else self._start(number, is_replacement=True)
 
-    def _start(self, number: int) -> Process | None:
+    def _start(self, number: int, is_replacement: bool = False) -> Process | None:
         """Start a process, in which this returns its place."""
         sys.stdout.flush()
         sys.stderr.flush()
@@ -285,7 +286,7 @@ class _Supervisor:
         os.close(self._reports)
         self._counts.of_process(number)
         return Process(number, self._count, self._folder, self._counts, self._lifeline,
-                       self._report)
+                       self._report, is_replacement)
 
     def _read_reports(self) -> None:
         while select.select([self._reports], [], [], 0)[0]:
