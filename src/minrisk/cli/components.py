@@ -263,8 +263,11 @@ class SamplerOptions(ComponentOptions):
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
         name = names.last("--sampler") or default_sampler(names.last("--endpoint"))
-        servers = _servers(names.get("--endpoint", []))
-        names_models = bool(servers) and all(one.model for one in servers)
+        endpoints = names.get("--endpoint", [])
+        try:
+            names_models = bool(endpoints) and all(one.model for one in _servers(endpoints))
+        except InputError:
+            names_models = True  # `make` tells what is wrong, rather than that a model is missing
         yield sampler_component(name, ["endpoint"], not {"--sampler", "--endpoint"} & names.keys(),
                                 ["model"] if names_models else [])
         if "--reference-samples" in names:
