@@ -39,6 +39,7 @@ INSTRUCTIONS = {
 SIZES = {16: 8, 64: 4, 256: 2, 1024: 1}  # samples of each source -> sources
 FORMATS = ("fp32", "bf16", "int8")
 PEER = "CTranslate2 int8"
+CLOCKS = {"cpu": "CPU", "wall": "wall clock"}
 EPSILON, TOP_K = 0.02, 50  # CTranslate2 has no epsilon
 
 Work = Callable[[], int]  # samples, and returns the number of tokens
@@ -200,12 +201,24 @@ def convert(model: str, folder: str) -> str:
 
 
 def times_table(results: dict[str, Any]) -> str:
-    head = ["instructions", "threads", "samples × sources", f"{PEER}, µs", *FORMATS]
-    rows = [[run["instructions"], run["threads"], f"{n} × {SIZES[int(n)]}",
+    head = ["instructions", "threads", "samples × sources", "time", f"{PEER}, µs", *FORMATS]
+    rows = [[run["instructions"], run["threads"], f"{n} × {SIZES[int(n)]}", CLOCKS[clock],
              f"{times[PEER][clock]:.0f}", *(ratio(times, dtype, clock) for dtype in FORMATS)]
-            for run in results["runs"] for clock in ["cpu" if run["threads"] == 1 else "wall"]
-            for n, times in run["times"].items()]
+            for run in results["runs"] for n, times in run["times"].items()
+            for clock in (["cpu"] if run["threads"] == 1 else CLOCKS)]
     return pages.table(head, rows)
+
+
+def threads_table(results: dict[str, Any]) -> str:
+    """How many times as fast two threads are as one, by the clock."""
+    head = ["instructions", "samples × sources", PEER, *FORMATS]
+    found = {(run["instructions"], run["threads"]): run["times"] for run in results["runs"]}
+    rows = [[name, f"{n} × {SIZES[int(n)]}",
+             *(f"{times[own]['wall'] / found[name, 2][n][own]['wall']:.2f}" if own in times else ""
+               for own in (PEER, *FORMATS))]
+            for (name, threads), whole in found.items() if threads == 1 and (name, 2) in found
+            for n, times in whole.items()]
+    return pages.table(head, rows) if rows else "Not measured."
 
 
 def ratio(times: dict[str, Any], dtype: str, clock: str) -> str:
@@ -230,7 +243,7 @@ def machine_line(results: dict[str, Any]) -> str:
 def fill_tables(results: dict[str, Any]) -> None:
     pages.fill(HERE / "README.md", {
         "ct2-machine": machine_line(results), "ct2-times": times_table(results),
-        "ct2-errors": errors_table(results)})
+        "ct2-threads": threads_table(results), "ct2-errors": errors_table(results)})
 
 
 def say(text: str) -> None:
