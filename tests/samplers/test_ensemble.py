@@ -139,8 +139,10 @@ def test_settings_of_a_server_are_checked(text):
     assert "u:p" not in str(error.value)
 
 
-def test_an_unknown_setting_is_told_before_a_missing_model():
-    found = run("answer", "questions.txt", "--endpoint", "http://h/v1,modle=m")
+def test_an_unknown_setting_is_told_before_a_missing_model(tmp_path):
+    questions = tmp_path / "questions.txt"
+    questions.write_text("2 + 2?\n")
+    found = run("answer", questions, "--endpoint", "http://h/v1,modle=m")
     assert found.code == 2
     assert "modle" in found.err
 

@@ -57,7 +57,7 @@ def _parsed(text: str, flag: str) -> UpstreamServer:
         if not (equals and value):
             raise InputError(f"{flag}: {name} has no value, in {text!r:.100}")
         if name == "name" and "+" in value:
-            raise InputError(f"{flag}: name={value!r:.60}; wanted one without +, which joins names")
+            raise InputError(f"{flag}: the name {value!r:.60} has a +, which joins names")
         given[name.replace("-", "_")] = value
     try:
         if "samples" in given:
