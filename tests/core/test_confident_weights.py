@@ -159,3 +159,9 @@ def test_a_server_asks_for_what_weights_need_and_does_not_stop_a_weighted_vote(b
     fields = {name: value for name, value in upstream.bodies[0].items() if "logprobs" in name}
     assert fields == asked
     assert found["samples"] == 16
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_confidence_that_is_no_number_is_shown_with_its_place(value):
+    with pytest.raises(minrisk.InputError, match=f"{value} as number 2"):
+        weights_from_confidences([-1.0, value, -2.0])

@@ -148,6 +148,24 @@ def test_a_threshold_takes_equal_values_together():
     assert lowest_threshold(values, right, 0.1, 0.9) == 2.0
 
 
+def test_values_that_differ_by_rounding_are_equal():
+    right = np.arange(60) % 3 > 0
+    values = np.where(right, 0.3, 0.1 + 0.2)
+    found = own.calibrated({"confidence.tail_logprob": -values}, right)
+    assert found.signals[0].auroc.value == 0.5
+    assert found.calibration.threshold(0.4) == -0.3
+    for value in (0.3, 0.1 + 0.2):
+        assert found.calibration.is_answered(-value, -0.3)
+
+
+def test_a_choice_without_the_signal_is_not_answered():
+    """Also where all choices that have it are."""
+    made = minrisk.Calibration("confidence.logprob", (-0.1, -0.2, -0.3), (True,) * 3, 1.0, 0.0)
+    least = made.threshold(0.3)
+    assert made.is_answered(-0.3, least)
+    assert not made.is_answered(np.nan, least)
+
+
 def test_few_choices_show_no_small_error():
     least = fewest(0.1, 0.95)
     assert 0.9**least <= 0.05 < 0.9 ** (least - 1)
@@ -219,6 +237,8 @@ def test_a_signal_that_is_not_there_is_named():
 
 @pytest.mark.parametrize("content", [
     "", "[]", "{}", "null", '{"kind": "minrisk calibration"}', "[" * 100_000,
+    '{"kind": "minrisk calibration", "signal": "utility", "values": [1], "right": ["no"], '
+    '"slope": 1, "intercept": 0, "level": 0.5, "signature": null}',
     '{"kind": "minrisk calibration", "signal": "utility", "values": [1], "right": [], '
     '"slope": 1, "intercept": 0, "level": 0.5, "signature": null}',
     '{"kind": "minrisk calibration", "signal": "utility", "values": [NaN], "right": [true], '

@@ -19,7 +19,7 @@ from minrisk._core.lazy import lazy
 from minrisk._core.segment import Ranking
 
 KIND = "minrisk calibration"
-_ROUNDING = 1e-9  # relative: a signal that is lower by less is equal
+_DIGITS = 9  # after the point: values that are closer are equal, however they were added up
 _START = 8  # the first threshold that is tested has an eighth of all choices above it
 
 
@@ -47,7 +47,7 @@ class Signal:
 
     def in_order(self, values: Floats) -> Floats:
         """The values so that larger ones are surer; a choice without one is the least sure."""
-        signed = -values if self.is_doubt else values
+        signed = np.round(-values if self.is_doubt else values, _DIGITS)
         known = signed[np.isfinite(signed)]
         least = 0.0 if self.is_share and not self.is_doubt else float(known.min(initial=np.inf))
         return np.where(np.isfinite(signed), signed, least if math.isfinite(least) else 0.0)
@@ -111,9 +111,12 @@ class Calibration:
         return logistic(self.intercept + self.slope * scaled)
 
     def is_answered(self, value: float, threshold: float) -> bool:
-        """Whether a choice with this value of the signal is at or above the threshold."""
+        """Whether a choice with this value of the signal is at or above the threshold.
+
+        A choice of which the signal is unknown is not, since nothing shows how sure it is.
+        """
         [found] = self._in_order(np.array([value]))
-        return bool(found >= threshold - _ROUNDING * max(1.0, abs(threshold)))
+        return math.isfinite(value) and bool(found >= round(threshold, _DIGITS))
 
     def threshold(self, max_error: float) -> float:
         """The lowest value, larger being surer, above which the error is at most this one.
@@ -147,7 +150,7 @@ class Calibration:
             if content["kind"] != KIND:
                 raise ValueError
             made = cls(str(content["signal"]), tuple(map(_number, content["values"])),
-                       tuple(map(bool, content["right"])), _number(content["slope"]),
+                       tuple(map(_verdict, content["right"])), _number(content["slope"]),
                        _number(content["intercept"]), _number(content["level"]),
                        content["signature"])
             if (made.signal not in SIGNALS or not isinstance(made.signature, str | None)
@@ -170,7 +173,7 @@ class Calibration:
     def _in_order(self, values: Floats) -> Floats:
         """Values so that larger ones are surer; an unknown one is as the least sure that was seen.
         """
-        signed = -values if self._signal.is_doubt else values
+        signed = np.round(-values if self._signal.is_doubt else values, _DIGITS)
         return np.where(np.isfinite(signed), signed, self._least)
 
 
@@ -178,6 +181,12 @@ def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError
     return float(value)
+
+
+def _verdict(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
 
 
 def on_scale(signal: Signal, values: Floats, count: int) -> Floats:

@@ -99,8 +99,10 @@ def weights_from_confidences(confidences: npt.ArrayLike, counts: npt.ArrayLike |
     given = checked_numbers(confidences, None, "confidences", "sample")
     copies = (np.ones(given.size) if counts is None
               else checked_counts(counts, given.size).astype(np.float64))
-    if not np.isfinite(given).all():
-        raise InputError("confidences must be finite numbers")
+    wrong = np.flatnonzero(~np.isfinite(given))
+    if wrong.size:
+        raise InputError(f"confidences must be finite numbers; found {given[wrong[0]]} as number "
+                         f"{wrong[0] + 1}: leave out that sample, or use other weights")
     order = np.argsort(-given, kind="stable")
     kept = np.empty(given.size)
     left = np.ceil(keep * copies.sum() - 1e-9) - np.cumsum(copies[order])

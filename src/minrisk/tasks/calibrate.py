@@ -193,7 +193,7 @@ def _verdict(line: _Line, found: Any) -> bool:
 
 def _golds(line: _Line, found: Any, name: str) -> list[str]:
     golds = golds_of(found)
-    if golds is None:
+    if golds is None or not any(gold.strip() for gold in golds):
         raise InputError(Wording("{where}: found {name} {found}, wanted the gold answer or a list "
                                  "of them; name another field as gold=, or the one with verdicts "
                                  "as verdict=", where=line.where, name=name, found=show(found)))
