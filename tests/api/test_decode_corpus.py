@@ -54,12 +54,6 @@ def test_rankings_are_those_of_decode_in_a_loop(strategy, options, form, tmp_pat
         assert [(r.id, r.fields) for r in found] == [(f"s{i}", {"more": [i]}) for i in range(6)]
 
 
-def test_workers_change_nothing():
-    expected = loop(corpus(), strategy="n-by-s", subset=3)
-    found = minrisk.decode_corpus(corpus(), strategy="n-by-s", subset=3, workers=2, batch_size=1)
-    assert [result.ranking for result in found] == expected
-
-
 @pytest.mark.parametrize(("strategy", "options"), RANDOM, ids=[name for name, _ in RANDOM])
 def test_a_file_has_the_bytes_of_the_command_line(strategy, options, tmp_path):
     path = write(tmp_path / "in.jsonl", *corpus(), BAD)

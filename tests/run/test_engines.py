@@ -128,20 +128,21 @@ def test_a_segment_that_kills_its_workers_is_recorded(outliving, tmp_path, monke
     assert result.code == SOME_FAILED
     [failure] = errors(tmp_path / "out")
     assert (failure["line"], failure["id"]) == (6, "k")
+    assert any(token in str(failure["reason"]) for token in ("SIGKILL", "died"))
     records = read((tmp_path / "out" / "in.jsonl").read_text())
     assert ["error" in record for record in records] == [False] * 5 + [True, False]
 
 
-LEAVING = {"quit": "SystemExit: 3", "panic": "PanicError: no such byte", "exit": "died|code 1",
-           "interrupt": "KeyboardInterrupt", "hang": "segment timeout"}
+LEAVING = {"quit": "SystemExit: 3", "panic": "PanicError: no such byte", "close": "GeneratorExit",
+           "exit": "died|code 1", "interrupt": "KeyboardInterrupt", "hang": "segment timeout"}
 
 
-@pytest.mark.parametrize("ways", [("quit", "panic"), ("exit", "interrupt", "hang")],
+@pytest.mark.parametrize("ways", [("quit", "panic", "close"), ("exit", "interrupt", "hang")],
                          ids="-".join)
 def test_a_metric_that_leaves_or_hangs_costs_its_segment(engine, flag, tmp_path, ways,
                                                          monkeypatch):
     """Without retries too, which would only make it less likely that others die with it."""
-    if not engine.has_processes and ways != ("quit", "panic"):
+    if not engine.has_processes and "exit" in ways:
         pytest.skip("ends this process")
     if "ray" in engine.options:
         monkeypatch.setattr("minrisk.run.ray._RETRIES", 0)
@@ -160,7 +161,9 @@ def test_a_metric_that_leaves_or_hangs_costs_its_segment(engine, flag, tmp_path,
 
 
 def test_what_concerns_all_segments_ends_the_run(engine, tmp_path):
-    path = write(tmp_path / "in.jsonl", *segments(3), {"samples": ["unusable"]})
+    """Also where it is met behind a segment that fails for another reason."""
+    path = write(tmp_path / "in.jsonl", *segments(3), {"samples": ["bad"]},
+                 {"samples": ["unusable"]})
     result = engine.one()("decode", path, "-o", f"{tmp_path}/out/", "--metric",
                           "python:faults:unusable", "--batch-size", "1")
     assert result.code == 2

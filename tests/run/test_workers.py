@@ -45,30 +45,6 @@ def is_there(process: int) -> bool:
         return False
 
 
-REASONS = {"exit": "exited with code 1, 2 times", "abort": "was ended by SIGABRT, 2 times",
-           "close": "GeneratorExit: ", "panic": "PanicError: no such byte"}
-
-
-def test_metrics_that_leave_cost_their_segments_and_are_resumed(tmp_path, flag):
-    path = write(tmp_path / "in.jsonl", GOOD, *({"id": way, "samples": [way, "b"]}
-                                                for way in REASONS), GOOD)
-    args = ("decode", path, "-o", f"{tmp_path}/out/", *LEAVING, "--workers", "1")
-    assert run(*args).code == SOME_FAILED
-    failures = errors(tmp_path / "out")
-    assert [failure["id"] for failure in failures] == list(REASONS)
-    for failure, reason in zip(failures, REASONS.values(), strict=True):
-        assert reason in str(failure["reason"])
-    made = read(lines(tmp_path / "out")["in.jsonl"].decode())
-    assert [record.get("text") for record in made] == ["a", *[None] * len(REASONS), "a"]
-    flag.unlink()
-    again = run(*args, "--resume")
-    assert again.code == 0, again.err
-    assert f"{len(REASONS)} failed ones" in again.err
-    made = read(lines(tmp_path / "out")["in.jsonl"].decode())
-    assert [record.get("text") for record in made] == ["a", *REASONS, "a"]
-    assert errors(tmp_path / "out") == []
-
-
 def test_a_worker_that_is_suspended_costs_its_segment(tmp_path, flag, monkeypatch):
     """It gets no alarm, so that the driver has to notice."""
     monkeypatch.setattr("minrisk.run.processes._SECONDS_BETWEEN_CHECKS", 0.1)
@@ -154,13 +130,3 @@ def test_what_a_metric_prints_is_no_result(tmp_path, scale):
         out, err = process.communicate(timeout=60)
     assert [record["text"] for record in read(out.decode())] == ["a"]
     assert b"chatter" in err
-
-
-def test_the_error_of_one_segment_may_concern_all(tmp_path):
-    """Also where it is met behind a segment that fails for another reason."""
-    path = write(tmp_path / "in.jsonl", GOOD, {"samples": ["bad"]}, {"samples": ["unusable"]}, GOOD)
-    result = run("decode", path, "-o", f"{tmp_path}/out/", "--metric", "python:faults:unusable",
-                 "--workers", "1")
-    assert result.code == 2
-    assert "nobody can use this" in result.err
-    assert not (tmp_path / "out" / "in.jsonl").exists()
