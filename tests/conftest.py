@@ -28,12 +28,10 @@ settings.load_profile("default")
 TOGETHER = {"test_ray": "ray", "test_engines": "ray", "test_reference_parts_ray": "ray",
             "test_comet": "warm", "test_comet_kernels": "warm", "test_hf_kernels": "warm",
             "test_local": "warm", "test_model_folders": "warm"}
-# What takes longest comes first: were it last, other processes would wait.
-LONGEST = ("ray", "warm", "test_serve_content", "test_page", "test_manual", "test_every_metric",
-           "test_serve_requests", "test_run_store", "test_processes", "test_crashes",
-           "test_hf_drawing", "test_running", "test_composed", "test_light", "test_native",
-           "test_urls", "test_workers", "test_sample_resume", "test_cli", "test_serve_upstreams",
-           "test_reproduction", "test_validation", "test_reference_parts", "test_consensus")
+# More than eight seconds each. They come first: were one last, the other processes would wait.
+LONGEST = ("ray", "warm", "test_serve_content", "test_page", "test_manual", "test_hf_drawing",
+           "test_crashes", "test_every_metric", "test_strategy_matrix", "test_processes",
+           "test_reference_parts", "test_native", "test_cli")
 
 
 def pytest_collection_modifyitems(items):
