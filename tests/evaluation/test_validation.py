@@ -214,7 +214,7 @@ def test_a_strategy_that_is_named_and_cannot_run_is_an_error(tmp_path):
     path = write(tmp_path / "in.jsonl", {"samples": HYPS})
     result = run("validate", path, "--strategy", "n-by-s", "--strategy", "centroid", "-q")
     assert result.code == 2
-    assert "error: cannot try centroid" in result.err
+    assert "centroid" in result.err
     with pytest.raises(minrisk.InputError, match="mbr-bon"):
         minrisk.validate([HYPS], strategies=["mbr-bon"])
 

@@ -221,7 +221,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path, change):
         lines = iter(source)
         next(lines)
         os.truncate(path, change(len(line * 4000)))
-        with pytest.raises(InputError, match=r"in\.txt: had 400000 bytes when the run began, and"):
+        with pytest.raises(InputError, match=r"in\.txt: .*400000"):
             list(lines)
 
 
@@ -567,7 +567,7 @@ def test_parquet_with_texts_that_are_no_utf_8_is_told(tmp_path, pyarrow):
     pyarrow.parquet.write_table(pyarrow.table({"samples": [["a"]], "day": column}), path)
     done = run("decode", path)
     assert (done.code, done.out) == (2, "")
-    assert "in.parquet: unreadable Parquet" in done.err
+    assert "in.parquet: unreadable" in done.err
 
 
 def test_parquet_with_days_that_python_does_not_know_is_told(tmp_path, pyarrow):

@@ -88,7 +88,7 @@ def test_an_output_that_is_there_is_replaced_only_if_asked_for(tmp_path, anywher
     before = tree(tmp_path)
     result = run("decode", path, "-o", anywhere)
     assert result.code == 2
-    assert "--resume continues it, --overwrite replaces it" in result.err
+    assert "--overwrite" in result.err
     assert tree(tmp_path) == before
     assert run("decode", path, "-o", anywhere, "--overwrite").code == 0
     assert made(anywhere).read_text() == run("decode", path).out
@@ -224,7 +224,7 @@ def test_the_working_folder_is_no_output(tmp_path, inline):
     inputs = [tmp_path / "in" / name / "x.jsonl" for name in (".minrisk", "a")]
     result = run("decode", *inputs, "-o", f"{tmp_path}/out/")
     assert result.code == 2
-    assert "the working folder and" in result.err
+    assert ".minrisk" in result.err
 
 
 # what ends a run, and what is tried again
@@ -283,7 +283,7 @@ def test_failed_segments_are_made_again_and_no_others(sample, server, tmp_path, 
     server.bodies.clear()
     result = sample("-o", output, "--resume")
     assert result.code == 0, result.err
-    assert "28 segments finished, 2 failed ones are tried again" in result.err
+    assert "28 segments finished, 2 failed" in result.err
     assert sorted(body["messages"][-1]["content"] for body in server.bodies) == sorted(bad)
     assert made(output).read_text() == whole
     assert not list(tmp_path.rglob("*.partial"))

@@ -93,7 +93,7 @@ def test_ranks_of_parts_are_those_of_all_references(by):
 
 def test_no_wrapper_ranks_some_of_the_hypotheses_for_another():
     for wrapper in (Cached, Symmetric):
-        with pytest.raises(minrisk.InputError, match="depend on more of a segment"):
+        with pytest.raises(minrisk.InputError, match="segment"):
             wrapper(Combined((CHRF, Edit()), by="rank"))
 
 
@@ -190,7 +190,7 @@ def test_strategies_that_need_no_pairs_take_scaled_utilities(strategy, options):
 
 @pytest.mark.parametrize("strategy", ["prune", "adaptive", "low-rank", "diverse", "medoids"])
 def test_strategies_of_pairs_refuse_scaled_utilities(strategy):
-    with pytest.raises(minrisk.InputError, match="by='z-score' compares hypotheses by their util"):
+    with pytest.raises(minrisk.InputError, match="by='z-score'"):
         minrisk.decode(SAMPLES, metric=Combined((CHRF,), by="z-score"), strategy=strategy)
 
 

@@ -88,7 +88,7 @@ def test_the_score_is_the_expected_one_by_the_probabilities_of_the_tokens(server
 
 def test_without_probabilities_the_score_is_what_the_judge_writes(server):
     server.logprobs = False
-    with pytest.warns(UserWarning, match="no log-probabilities, so scores are the numbers that"):
+    with pytest.warns(UserWarning, match="log-probabilities"):
         found = scores(judge(server))
     assert found.tolist() == [[likeliest(h, r) for r in HYPS] for h in HYPS]
 
@@ -141,8 +141,7 @@ def test_probabilities_that_make_no_sense_are_not_used(server, logprobs):
     (choice(None, finish="content_filter"), r"without a text \(content_filter\)")])
 def test_an_answer_without_a_score_is_told_with_what_was_said(server, made, shown):
     server.always = answering(made)
-    with pytest.raises(InputError, match=rf"hypothesis 'a': the judge answered ({shown}), wanted "
-                                         "a score from 1 to 5"):
+    with pytest.raises(InputError, match=rf"hypothesis 'a': .*({shown}), .* 1 to 5"):
         scores(judge(server), ["a"], ["b"])
 
 
@@ -449,15 +448,13 @@ def test_an_answer_that_names_no_candidate_is_told(server, answer):
 
 
 def test_the_size_of_a_prompt_is_bounded(server):
-    with pytest.raises(InputError, match=r"a prompt has [\d,]+ characters, and max_characters is "
-                                         "1,000; give fewer or shorter"):
+    with pytest.raises(InputError, match="max_characters is 1,000"):
         usc(server, "1", ["x" * 400, "y" * 400, "z" * 400], max_characters=1000)
     assert server.bodies == []
 
 
 def test_a_metric_that_cannot_choose_is_told():
-    with pytest.raises(InputError, match="needs a metric that chooses among all hypotheses at "
-                                         r"once \(judge\); 'chrf' does not"):
+    with pytest.raises(InputError, match=r"\(judge\); 'chrf'"):
         minrisk.UniversalSelfConsistency("chrf")
 
 

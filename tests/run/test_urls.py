@@ -284,7 +284,7 @@ def test_what_nobody_may_write_is_told_before_any_work(inputs, out):
     Bucket.failing[".manifest.json"] = PermissionError(13, "Access Denied")
     result = run("decode", f"{inputs}/*", "-o", URL)
     assert result.code == 2
-    assert f"cannot write {URL}.manifest.json: Access Denied" in result.err
+    assert f"{URL}.manifest.json: Access Denied" in result.err
     assert not out.exists()
 
 

@@ -212,8 +212,7 @@ def test_reranking_is_by_quality_alone():
 
 
 def test_a_metric_without_quality_says_so():
-    with pytest.raises(minrisk.InputError, match=r"'rerank' needs a metric that judges by "
-                       r"the source alone \(comet-qe, .*\); 'chrf' does not"):
+    with pytest.raises(minrisk.InputError, match=r"'rerank' .*\(comet-qe, .*\); 'chrf'"):
         minrisk.decode(["a"], source="a", strategy="rerank")
 
 
