@@ -123,6 +123,8 @@ def test_log_probabilities_of_drawn_samples_need_no_warning(tmp_path):
         warnings.simplefilter("error")
         assert len(list(minrisk.decode_corpus(path))) == 2
     assert "not used as weights" not in run("decode", path).err
+    logprobs = write(tmp_path / "logprobs.jsonl", {"samples": ["a", "b"], "logprobs": [-1, -2]})
+    assert "--weights logprobs" in run("decode", logprobs).err
 
 
 ROWS = [{"id": "x", "samples": ["a b", "c", "a b"], "source": None},

@@ -49,8 +49,8 @@ _CHOICE = frozenset({"text", "index", "utility"})
 _OF_CHOICE = _CHOICE | {"abstained", "nbest", "utilities", "pairs", "confidence", "uncertainty",
                         "proposal", "votes", "judge_usage"}
 
-UNUSED_LOGPROBS = ("logprobs are not used as weights: samples follow the probabilities of the "
-                   "model already; weights='logprobs' uses them")
+UNUSED_LOGPROBS = Wording("logprobs are not used as weights: samples follow the probabilities of "
+                          "the model already; weights='logprobs' uses them")
 OTHER_VOTES = ("the input has choices by votes; this run compares whole texts: name the same "
                "metric for the same choices")
 
