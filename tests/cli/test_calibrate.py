@@ -207,6 +207,12 @@ def test_what_is_no_result_is_told():
         minrisk.calibrate([["a", "b"]])
 
 
+def test_samples_that_were_not_decoded_are_refused(samples):
+    done = run("calibrate", samples)
+    assert done.code == 2
+    assert "minrisk decode" in done.err
+
+
 def test_a_file_is_not_replaced_unless_told(best, calibration):
     assert "exists" in run("calibrate", best, "-o", calibration).err
     assert run("calibrate", best, "-o", calibration, "--overwrite").out

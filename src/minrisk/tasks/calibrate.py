@@ -203,6 +203,9 @@ def _golds(line: _Line, found: Any, name: str) -> list[str]:
 def _are_right(lines: Sequence[_Line], golds: Sequence[list[str]], metric: AnyMetric | None,
                threshold: float | None) -> list[bool]:
     for line in lines:
+        if line.fields.keys().isdisjoint(("text", "answer")):
+            raise InputError(f"{line.where}: found no text of a choice, wanted what `minrisk "
+                             "decode` or `answer` wrote with --confidence; decode samples first")
         if line.fields.get("abstained"):
             raise InputError(Wording("{where}: abstained, so that its text is not there to be "
                                      "compared; decode without abstain= and max_error=",
@@ -211,8 +214,8 @@ def _are_right(lines: Sequence[_Line], golds: Sequence[list[str]], metric: AnyMe
         raise InputError(Wording("metric {metric!r} says how good a choice is, not whether it is "
                                  "right; give the score of a right one as threshold=",
                                  metric=metric.name))
-    answers = [line.fields["answer" if metric is None and "answer" in line.fields else "text"]
-               for line in lines]
+    names = ("answer", "text") if metric is None else ("text", "answer")
+    answers = [next(line.fields[name] for name in names if name in line.fields) for line in lines]
     if not lines:
         return []
     chosen = make_metric("exact-match", numbers=True) if metric is None else metric
