@@ -9,7 +9,7 @@ from docutils import nodes
 from reference_text import written
 from sphinx.application import Sphinx
 
-LONG = 4  # sections, with the page itself
+LONG = 3500  # characters: about a screen and a half
 
 
 def write(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -58,7 +58,9 @@ def mark_short_code(app: Sphinx, doctree: nodes.document) -> None:
 def list_sections(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any],
                   doctree: nodes.document | None) -> None:
     """A list of the sections below the title of a long page, for windows without a right column."""
-    if doctree is not None and len(list(doctree.findall(nodes.section))) > LONG:
+    if doctree is None or len(doctree.astext()) < LONG:
+        return
+    if len(list(doctree.findall(nodes.section))) > 2:  # with the page itself
         title, end, rest = context["body"].partition("</h1>")
         context["body"] = (f'{title}{end}<details class="sections"><summary>On this page</summary>'
                            f'{context["toc"]}</details>{rest}')
