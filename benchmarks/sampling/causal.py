@@ -1,6 +1,7 @@
 """What do samples of a causal model cost if all of them share their prompt? Measures, writes JSON.
 
 usage: python benchmarks/sampling/causal.py [--device cuda] [--turns T] [--output FILE]
+       python benchmarks/sampling/causal.py --table        (README.md anew, from causal.json)
 
 A model of the shape of a 1.1B Llama with random weights draws n samples of each prompt, beside
 `generate(num_return_sequences=n)`, one prompt after the other. The distributions are compared
@@ -30,6 +31,7 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))  # what all benchmarks share
 
 import machine
+import pages
 
 # prompts, samples, tokens of a prompt, new tokens
 CASES = [(1, 64, 512, 128), (1, 256, 512, 128), (1, 16, 2048, 256), (4, 64, 512, 128),
@@ -51,7 +53,12 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--cases", type=int, default=len(CASES))
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--table", action="store_true")
     args = parser.parse_args()
+    if args.table:
+        results = json.loads((HERE / "causal.json").read_text(encoding="utf-8"))
+        pages.fill(HERE / "README.md", {"causal": table(results)})
+        return
     apart = compare(args.device)
     model = make(SHAPES[args.device], args.device)
     rows = [measure(model, case, args.turns) for case in CASES[:args.cases]]
@@ -61,6 +68,24 @@ def main() -> None:
         args.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     for row in rows:
         print(row)
+
+
+def table(results: dict[str, Any]) -> str:
+    """The cases of some results, as Markdown."""
+    rows = []
+    for case in results["cases"]:
+        times, memory = case["milliseconds"], case["gigabytes_beside_the_weights"]
+        rows.append([
+            f"{case['prompts']} × {case['samples']:,}", f"{case['prompt_tokens']:,}",
+            case["new_tokens"],
+            *(f"{statistics.median(times[name]):,.0f}" if times[name] else "out of memory"
+              for name in ("minrisk", "generate")),
+            *(f"{memory[name]:.2f}" if name in memory else "" for name in ("minrisk", "generate"))])
+    head = ["prompts × samples", "tokens of a prompt", "new tokens", "minrisk, ms", "generate, ms",
+            "minrisk, GB", "generate, GB"]
+    line = pages.machine_line(results | {"gpu": results["machine"].partition(" (")[0]}, "torch",
+                              "transformers")
+    return f"{line}\n\n{pages.table(head, rows)}"
 
 
 def make(shape: dict[str, int], device: str, std: float = 0.02) -> Any:
