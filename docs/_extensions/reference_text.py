@@ -24,7 +24,7 @@ from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk.cli import MEANINGS, cli
 from minrisk.cli.command import OptionsCommand
 from minrisk.cli.components import COMMON
-from minrisk.cli.options import Entry, Field, FieldOption, as_field, entries
+from minrisk.cli.options import Entry, Field, FieldOption, as_field, entries, sentence
 from minrisk.cli.utilities import shown_strategies
 from minrisk.run.options import RunOptions
 from minrisk.tasks.keywords import RunKeywords
@@ -90,7 +90,7 @@ def cost_of(entry: Entry) -> str:
 
 def option_row(prefix: str, field: Field) -> list[str]:
     return [code(prefix + field.flag[2:]), default_of(field), field.valid.replace("|", ", "),
-            escaped(field.help)]
+            escaped(sentence(field.help))]
 
 
 def default_of(field: Field) -> str:
@@ -100,10 +100,6 @@ def default_of(field: Field) -> str:
         return ""
     return {True: "on", False: "off"}[field.default] if field.type is bool else code(field.default)
 
-
-def sentence(summary: str) -> str:
-    """A summary as a paragraph."""
-    return f"{summary[0].upper()}{summary[1:]}."
 
 
 # commands

@@ -481,10 +481,10 @@ def test_the_batch_size_reaches_the_strategy(tmp_path, monkeypatch):
 def test_a_flag_that_is_on_is_listed_as_what_turns_it_off():
     field = Field("keep_all", bool, True, "keep all")
     assert (field.shown("--metric."), field.explained) == ("--no-metric.keep-all",
-                                                           "turn off: keep all")
+                                                           "Do not keep all.")
     listed = run("list", "metrics", "bleu").out
     assert "--no-metric.effective-order " in listed
-    assert "turn off: limit the order of n-grams" in listed
+    assert "Do not limit the order of n-grams" in listed
 
 
 def test_an_option_that_is_none_unless_given_is_listed_without_a_default():

@@ -49,7 +49,7 @@ class PoolStrategy(Options, ABC):
     """A strategy that ranks each segment by itself, from its features by the metric.
 
     Args:
-        metric: the metric that judges hypotheses, its name or class, or a function.
+        metric: the metric, its name or class, or a function.
     """
 
     metric: AnyMetric = metric_option()

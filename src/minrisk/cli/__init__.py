@@ -92,7 +92,9 @@ class Commands(click.Group):
 @click.version_option(__version__, "-V", "--version", prog_name="minrisk")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Minimum Bayes Risk decoding: pick, from many samples of a text, the best one.
+    """Minimum Bayes Risk decoding: choose the best of many samples.
+
+    `minrisk COMMAND --help` explains a command.
 
     \b
     minrisk decode samples.jsonl -o best.jsonl

@@ -32,8 +32,8 @@ class GoldMetric(MetricOptions):
 
     metric: str | None = flag(  # type: ignore[assignment]  # optional, unlike its base class's
         None, section="Method", metavar="NAME", registry=METRICS,
-        help="Metric that compares texts with gold answers; default: answers must be equal. "
-        "--metric.FIELD sets its fields.")
+        help="Metric that compares texts with gold answers; --metric.FIELD sets its options. "
+        "[default: answers must be equal]")
 
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
@@ -47,17 +47,18 @@ class GoldMetric(MetricOptions):
 @dataclass(frozen=True)
 class CalibrateOutput:
     output: str | None = flag(None, "-o", section="Output", metavar="FILE",
-                              help="File of the calibration, for --calibration of other commands.")
-    overwrite: bool = flag(False, section="Output", help="Replace the file.")
+                              help="File for the calibration, which --calibration of other "
+                              "commands reads.")
+    overwrite: bool = flag(False, section="Output", help="Replace an output that exists.")
     format: Literal["text", "json"] = flag(
         "text", section="Output", help="Format of the report on standard output.")
     plot: tuple[str, ...] = flag(
         (), section="Output", metavar="FILE",
-        help="Figure of the map and of the error by the share that is answered: .png, .svg or .pdf "
-        "(minrisk[plot]).")
+        help="Figure of the calibration and of risk by coverage: .png, .svg or .pdf; needs "
+        "minrisk[plot].")
     report: str | None = flag(
         None, section="Output", metavar="FILE",
-        help="HTML page with the same figures, and a table of all signals and thresholds.")
+        help="HTML page with the same figures, and tables of all signals and thresholds.")
     quiet: bool = flag(False, "-q", help=QUIET_HELP)
 
     def check(self, inputs: InputOptions) -> None:
@@ -80,12 +81,12 @@ class CalibrateOutput:
   minrisk decode more.jsonl --metric exact-match --calibration calibration.json --max-error 0.1""")
 def calibrate(metric: GoldMetric, inputs: InputOptions, options: CalibrateOptions,
               output: CalibrateOutput) -> None:
-    """Learn how probable it is that a choice is right.
+    """Learn the probability that a choice is right.
 
-    INPUT is what `decode` or `answer` wrote with --confidence (and --uncertainty, for more
-    signals), with a gold answer, a reference or a verdict in each line. The report says how well
-    each signal tells right from wrong: AUROC, the area under the risk-coverage curve (AURC), and
-    calibration error and Brier score of probabilities that a logistic map of the other half gives.
+    INPUT is the output of `decode` or `answer` with --confidence (and --uncertainty, for more
+    signals), with a gold answer, a reference or a verdict in each line. The report shows how well
+    each signal separates right from wrong choices: AUROC, the area under the risk-coverage curve
+    (AURC), and the calibration error and Brier score of a logistic calibration on held-out halves.
     """
     output.check(inputs)
     report = report_of(list(inputs.paths()), options, metric.made())

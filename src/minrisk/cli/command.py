@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -22,8 +22,15 @@ from minrisk._core.adapters import clear_metric_cache
 from minrisk._core.errors import InputError, MinriskError, nearest
 from minrisk._core.process import set_threads
 from minrisk._core.registry import METRICS
-from minrisk.cli.components import REFERENCES, Component, ComponentOptions, Names, names_in
-from minrisk.cli.options import CONFIG, FieldOption, entries, parameters, set_flags
+from minrisk.cli.components import (
+    REFERENCES,
+    Component,
+    ComponentOptions,
+    Names,
+    frequent_options,
+    names_in,
+)
+from minrisk.cli.options import CONFIG, FieldOption, entries, parameters, sentence, set_flags
 from minrisk.cli.other_tools import foreign_hint
 
 if TYPE_CHECKING:
@@ -35,21 +42,24 @@ _SECTIONS = ("Input", "Sampling", "Method", "Output", "Running")  # of the help,
 _SETTINGS = {"token_normalize_func": methodcaller("replace", "_", "-"), "max_content_width": 100}
 
 
-def command(*, examples: str = "",
-            without: Sequence[str] = ()) -> Callable[[Callable[..., Any]], OptionsCommand]:
+def command(
+    *, examples: str = "", without: Sequence[str] = (), frequent: Mapping[str, str] | None = None,
+) -> Callable[[Callable[..., Any]], OptionsCommand]:
     """Make a command from a function; its options are the fields of the dataclasses it takes.
 
     A field of several dataclasses is one option that fills all of them. Fields in `without` have no
-    option and keep their defaults.
+    option and keep their defaults. `frequent` has helps of options of samplers, which --help shows
+    even if no sampler is chosen.
     """
-    return partial(OptionsCommand, examples, without)
+    return partial(OptionsCommand, examples, without, frequent or {})
 
 
 class OptionsCommand(click.Command):
     """A command whose callback takes dataclasses, filled from its options."""
 
-    def __init__(self, examples: str, without: Sequence[str],
+    def __init__(self, examples: str, without: Sequence[str], frequent: Mapping[str, str],
                  function: Callable[..., Any]) -> None:
+        self.frequent = frequent
         hints = get_type_hints(function)
         self.groups = groups = [hint for name, hint in hints.items() if name != "return"]
         params: dict[str | None, click.Parameter] = {}
@@ -166,14 +176,16 @@ class OptionsCommand(click.Command):
             records = [record for option in options if (record := option.get_help_record(ctx))]
             if records:
                 with formatter.section(title):
-                    formatter.write_dl(records, col_max=26)
+                    formatter.write_dl(records, col_max=24)
         formatter.write_paragraph()
         for component in others:
-            formatter.write_text(f"{component.takes}.")
-        for registry in self.registries:
-            plural = registry.group.removeprefix("minrisk.")
-            formatter.write_text(f"Options of others: --{registry.kind} NAME --help; all names: "
-                                 f"minrisk list {plural}.")
+            formatter.write_text(sentence(component.takes))
+        if self.registries:
+            plurals = (registry.group.removeprefix("minrisk.") for registry in self.registries)
+            kinds = (f"--{registry.kind} NAME --help" for registry in self.registries)
+            formatter.write_text(
+                f"All names: {', '.join(f'minrisk list {plural}' for plural in plurals)}. "
+                f"Options of one: {', '.join(kinds)}.")
 
     def _sections(self, ctx: click.Context
                   ) -> tuple[dict[str, list[click.Option]], list[Component]]:
@@ -194,6 +206,8 @@ class OptionsCommand(click.Command):
         for component in _components(ctx):
             if component not in others:
                 sections.setdefault(component.title, []).extend(component.options)
+            elif component.kind == "sampler":
+                sections["Sampling"][1:1] = frequent_options(component, self.frequent)
         return sections, others
 
 
@@ -225,4 +239,4 @@ def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 
 
 _HELP_ALL = click.Option(["--help-all"], is_flag=True, is_eager=True, expose_value=False,
-                         callback=_show_all, help="Show the rarely used options too.")
+                         callback=_show_all, help="Show all options, including rarely used ones.")

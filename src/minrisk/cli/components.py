@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 REFERENCES = "--references."  # prefix of options for the sampler of separate references
 COMMON = ("metric", "seed")  # fields of strategies whose options belong to the command
-_METRIC_HELP = "Metric that scores hypotheses; --metric.FIELD sets its fields."
+_METRIC_HELP = "Metric that compares the texts; --metric.FIELD sets its options."
 
 
 class Names(dict[str, list[str]]):
@@ -150,12 +150,11 @@ class StrategyOptions(ComponentOptions):
     registries = (STRATEGIES, METRICS)
 
     metric: str | None = flag(None, section="Method", metavar="NAME", registry=METRICS,
-                              help=f"Metric that scores hypotheses; default: {METRIC}. "
-                              "--metric.FIELD sets its fields.")
+                              help=f"{_METRIC_HELP} [default: {METRIC}]")
     strategy: str = flag(STRATEGY, section="Method", metavar="NAME", registry=STRATEGIES,
-                         help="Strategy that computes the utilities; --FIELD sets its fields.")
+                         help="Strategy that computes the utilities; --FIELD sets its options.")
     seed: int | None = flag(None, section="Method", metavar="S", ge=0,
-                            help="Seed of strategies that draw at random.")
+                            help="Random seed of strategies that sample. [default: 0]")
 
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
@@ -206,8 +205,8 @@ class MetricsOptions(ComponentOptions):
 
     metric: tuple[str, ...] = flag(
         (METRIC,), section="Method", metavar="NAME", registry=METRICS,
-        help="Metric of the scores; may be given several times. --metric.FIELD sets a field of "
-        "every metric that has it.")
+        help="Metric of the scores; may be repeated. --metric.FIELD sets an option of every metric "
+        "that has it.")
 
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
@@ -251,14 +250,14 @@ class SamplerOptions(ComponentOptions):
 
     registries = (SAMPLERS,)
 
+    endpoint: tuple[str, ...] = flag(
+        (), section="Sampling", metavar="URL[,...]",
+        help="URL of an OpenAI-compatible server, such as http://localhost:8000/v1; repeat it, "
+        "with ,model=NAME,samples=N,weight=W, to pool servers.")
     sampler: str | None = flag(
         None, section="Sampling", metavar="NAME", registry=SAMPLERS,
-        help="Sampler; --FIELD sets its fields.  "
-        f"[default: {SAMPLER}, or {ENDPOINT_SAMPLER} with an --endpoint]")
-    endpoint: tuple[str, ...] = flag(
-        (), section="Sampling", metavar="URL[,SETTING=...]",
-        help="URL of an OpenAI-compatible server, such as http://localhost:8000/v1; several, with "
-        "model=NAME,samples=N,weight=W each, form a pool.")
+        help="Sampler; --FIELD sets its options. "
+        f"[default: {SAMPLER}, or {ENDPOINT_SAMPLER} with --endpoint]")
 
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
@@ -304,6 +303,14 @@ def sampler_component(name: str, without: Sequence[str], is_default: bool,
               for field in fields_of(cls)]
     options = _options("sampler", fields, without)
     return Component("sampler", name, options, is_default, getattr(cls, "lacks", None))
+
+
+def frequent_options(sampler: Component, helps: Mapping[str, str]) -> list[ComponentOption]:
+    """Options of a default sampler, or else of the sampler for servers, with these helps."""
+    server = sampler_component(ENDPOINT_SAMPLER, ["endpoint"], is_default=False)
+    known = {option.field.name: option.field for option in (*server.options, *sampler.options)}
+    return [ComponentOption("sampler", replace(known[name], help=text), known[name].flag)
+            for name, text in helps.items()]
 
 
 def _reference_sampler(name: str) -> Component:

@@ -53,19 +53,19 @@ class SegmentInput(SegmentOptions, JsonInput):
 
     num_candidates: int | None = flag(
         None, "-n", "--num-samples", section="Input", metavar="N", ge=1,
-        help="Number of lines per segment; INPUT is then plain text instead of JSON lines.")
+        help="Number of lines per segment, for INPUT in plain text.")
     source: str | None = flag(None, "-s", "--sources", section="Input", metavar="FILE",
-                              help="Sources of plain text, one line per segment.")
+                              help="Sources, one line per segment, for INPUT in plain text.")
     references: str | None = flag(
         None, "-r", section="Input", metavar="FILE",
-        help="References of plain text, if not the hypotheses themselves.")
+        help="References, for INPUT in plain text. [default: the hypotheses]")
     num_references: int | None = flag(
         None, section="Input", metavar="N", ge=1, advanced=True,
-        help="Number of reference lines per segment; default: that of --num-candidates.")
+        help="Number of lines of --references per segment. [default: --num-candidates]")
     reference_lprobs: str | None = flag(
         None, section="Input", metavar="FILE", advanced=True,
-        help="Log-probabilities of the references of plain text, one per line; they are used as "
-        "weights unless --weights uniform.")
+        help="Log-probabilities of --references, one per line, which become their weights; "
+        "--weights uniform ignores them.")
     limit: int | None = flag(None, section="Input", metavar="N", ge=1, help=LIMIT_HELP)
     # comet-mbr's name of INPUT
     translations: tuple[str, ...] = flag((), "-t", section="Input", hidden=True)
@@ -93,12 +93,12 @@ class SegmentInput(SegmentOptions, JsonInput):
   sampler | minrisk decode --metric chrf --metric.word-order 2 | head -3""")
 def decode(method: StrategyOptions, segments: SegmentInput, options: CommandRun,
            output: DecodeOutput) -> int:
-    """Pick the best hypothesis of every segment.
+    """Choose the best hypothesis of every segment.
 
-    INPUT is JSON lines: {"samples": ["...", ...]} with "id", "source", "counts" (of equal
-    samples), "references", "weights", "logprobs" and "lengths" where there are some; other
-    fields pass through. Files may be compressed (gz, xz, zst), Parquet, URLs or patterns; `-`,
-    or none, is standard input. A finished output appears whole.
+    INPUT is JSON lines: {"samples": ["...", ...]}, optionally with "id", "source", "counts" (of
+    equal samples), "references", "weights", "logprobs" and "lengths"; other fields are copied.
+    Files may be compressed (gz, xz, zst), Parquet, URLs or patterns; `-`, or no INPUT, is standard
+    input. An output file only appears when it is complete.
     """
     decoding = segments.decoding(segments.corpus(), method.make())
     return execute(options, output.job(decoding, options, method.seed or 0)).code
@@ -112,13 +112,13 @@ def decode(method: StrategyOptions, segments: SegmentInput, options: CommandRun,
       --prompt "Translate into French: {source}" -o dpo.jsonl""")
 def export(method: StrategyOptions, segments: SegmentInput, options: CommandRun,
            output: TrainingOutput) -> int:
-    """Make training data of what MBR decoding prefers.
+    """Write training data from the choices of MBR decoding.
 
-    INPUT and the method are those of `minrisk decode`; every segment needs a source, or the prompt
-    or messages that its samples answer, as `minrisk sample` writes them. The best hypotheses are
-    {"source", "target"} for distillation (Finkelstein et al. 2023), or {"messages"}; pairs are
-    {"prompt", "chosen", "rejected"} for preference learning (Yang et al. 2023), as TRL's DPO
-    trainer reads them.
+    INPUT and method are as in `minrisk decode`; every segment needs a source, or the prompt or
+    messages that its samples answer, as `minrisk sample` writes them. The output is the best
+    hypotheses as {"source", "target"} or {"messages"}, for distillation (Finkelstein et al. 2023);
+    or, with --pairs, {"prompt", "chosen", "rejected"} for preference learning (Yang et al. 2023),
+    the format of TRL's DPO trainer.
     """
     decoding = segments.decoding(segments.corpus(), method.make())
     result = execute(options, output.job(decoding, options))

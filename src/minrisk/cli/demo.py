@@ -131,13 +131,14 @@ class DemoOptions:
     segments: int = flag(3, section="Output", metavar="N", ge=0,
                          help="Number of segments to show in full.")
     report: str | None = flag(None, section="Output", metavar="FILE",
-                              help="Page about the same samples, as `minrisk inspect` makes it.")
+                              help="File for an HTML page about the samples, as from `minrisk "
+                              "inspect`.")
     samples: bool = flag(
         False, section="Output",
-        help="Write the samples themselves as JSON lines, to try other commands with.")
+        help="Write the samples as JSON lines, to try other commands with.")
     limit: int | None = flag(None, metavar="N", ge=1,
-                             help="Number of segments to decode; default: all.")
-    seed: int = flag(0, metavar="S", ge=0, help="Seed of all random choices.")
+                             help="Maximum number of segments to decode. [default: all]")
+    seed: int = flag(0, metavar="S", ge=0, help="Random seed.")
     threads: int | None = flag(None, metavar="T", ge=1, le=MAX_THREADS, help=THREADS_HELP)
     quiet: bool = flag(False, "-q", help=QUIET_HELP)
     data: str | None = flag(None, hidden=True)
@@ -148,9 +149,9 @@ class DemoOptions:
   minrisk demo --samples > samples.jsonl
   minrisk demo --report demo.html""")
 def demo(options: DemoOptions) -> None:
-    """Decode the bundled samples, and compare the methods.
+    """Decode the bundled samples, and compare strategies.
 
-    They are translations of English sentences into French, sampled from a model.
+    The samples are translations of English sentences into French, drawn from a model.
     """
     with as_file(files("minrisk") / "data" / "demo.jsonl.xz") as bundled:
         path = options.data or str(bundled)

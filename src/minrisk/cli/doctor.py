@@ -46,13 +46,13 @@ _OUR_VARIABLES = re.compile(r"MINRISK_|OPENAI_(API_KEY|BASE_URL)$|XDG_CACHE_HOME
 
 
 @click.command()
-@click.option("--json", "machine", is_flag=True, help="One JSON object.")
+@click.option("--json", "machine", is_flag=True, help="Print one JSON object.")
 def doctor(machine: bool) -> int:
     """Show what is installed, and check scores on this machine.
 
-    Shown are versions, the native core, the GPU and caches. Paste the output into a report of a
-    problem. It has names of environment variables, and never their values. The exit code is 3 if a
-    score differs from the one that is expected.
+    Shows versions, the native core, the GPU and caches; paste the output into bug reports. It names
+    environment variables, but never shows their values. The exit code is 3 if a score differs from
+    the expected one.
 
     \b
     minrisk doctor

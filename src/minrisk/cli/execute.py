@@ -31,7 +31,7 @@ from minrisk.run.options import RunOptions
 from minrisk.run.progress import RunProgress, count_of
 from minrisk.run.stages import Map, written
 
-QUIET_HELP = "Print nothing but errors on standard error."
+QUIET_HELP = "Print only errors to standard error."
 _SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens", "judge_requests",
           "judge_prompt_tokens", "judge_completion_tokens")  # counts in the summary
 
@@ -44,13 +44,13 @@ class CommandRun(RunOptions):
 
     output: str | None = flag(
         "-", "-o", section="Output", metavar="FILE",
-        help="Output file, compressed if it ends in .gz, .xz or .zst; or folder (out/, "
-        "s3://bucket/out/) with a file for each INPUT; default: standard output.")
+        help="Output file, compressed if it ends in .gz, .xz or .zst; or a folder (out/, "
+        "s3://bucket/out/) for one file per INPUT. [default: standard output]")
     report: str | None = flag(
         None, metavar="FILE", advanced=True,
-        help="JSON report of the run: counts, workers, seconds of each stage.")
+        help="File for a JSON report of the run: counts, workers, time of each stage.")
     config: str | None = flag(None, metavar="FILE",
-                              help="YAML file with options; flags take precedence.")
+                              help="YAML file with options; flags override it.")
     quiet: bool = flag(False, "-q", help=QUIET_HELP)
 
     def write(self, writer: Writer) -> Map:

@@ -29,11 +29,11 @@ from minrisk.tasks.inspect import Inspecting, PageOptions
 class InspectInput(JsonInput):
     against: tuple[str, ...] = flag(
         (), section="Input", metavar="[NAME=]FILE",
-        help="Output of another system to compare with, one line per segment, or JSON lines as "
-        "`decode` writes them; may be given several times.")
+        help="Output of another system to compare with: one line per segment, or JSON lines as "
+        "`decode` writes them; may be repeated.")
     references: tuple[str, ...] = flag(
         (), "-r", section="Input", metavar="FILE",
-        help="Human references, one line per segment; may be given several times.")
+        help="Human references, one line per segment; may be repeated.")
 
     def view(self, page: PageOptions, seed: int) -> View:
         against = dict(map(_named, self.against))
@@ -49,7 +49,7 @@ class InspectInput(JsonInput):
 @dataclass(frozen=True)
 class InspectRun(CommandRun):
     output: str = flag("report.html", "-o", section="Output", metavar="FILE",
-                       help="File of the page, which appears when it is whole.")
+                       help="HTML file; it only appears when it is complete.")
 
     def check_target(self) -> None:
         check_target(self.output)
@@ -63,11 +63,11 @@ class InspectRun(CommandRun):
   minrisk inspect samples.jsonl --validation validation.jsonl -o report.html --overwrite""")
 def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun,
             output: PageOptions) -> int:
-    """Make one page that shows why each sample was chosen.
+    """Write an HTML page that shows why each sample was chosen.
 
-    INPUT is JSON lines, as `minrisk decode` reads them. The page is a single file that opens
-    without a server and without the network. Fields `beam`, `beam5`, `greedy` and the like are
-    outputs to compare the choice with, as those of --against.
+    INPUT is JSON lines, as `minrisk decode` reads them. The page is a single file that needs
+    neither a server nor the network. Fields such as `beam`, `beam5` and `greedy` are compared with
+    the choice, like outputs given as --against.
     """
     options.check_target()
     decoding = segments.decoding(segments.corpus(), method.make(), PageReader)

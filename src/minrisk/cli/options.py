@@ -83,18 +83,18 @@ class Field:
 
     @property
     def explained(self) -> str:
-        """Its help; for a flag that is on by default, what turning it off means."""
-        return f"turn off: {self.help}" if self.default is True else self.help
+        """Its help as a sentence; for a flag that is on by default, what turning it off means."""
+        return sentence(f"do not {self.help}" if self.default is True else self.help)
 
     @property
     def described(self) -> str:
-        """Its help with its default."""
+        """Its help as a sentence, with its default."""
         if self.required:
-            return f"{self.help}  [required]"
+            return f"{self.explained} [required]"
         if self.default in (None, (), "-") or self.type is bool:
             return self.explained
         default = self.default if not isinstance(self.default, tuple) else ", ".join(self.default)
-        return f"{self.help}  [default: {default}]"
+        return f"{self.explained} [default: {default}]"
 
     def shown_flag(self, flag: str) -> str:
         """The flag that changes the default, e.g. `--no-trust`."""
@@ -107,7 +107,7 @@ class Field:
             return flag
         if self.default is None:  # no default, or one that the help describes
             return f"{flag} {self.kind}"
-        return f"{flag} {self.kind} ({'needed' if self.required else self.default})"
+        return f"{flag} {self.kind} ({'required' if self.required else self.default})"
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,16 @@ class Entry:
     def cost(self) -> str:
         """Its cost for n hypotheses and m references, or n samples; empty if undeclared."""
         return getattr(self.cls, "cost", "")
+
+
+def sentence(text: str) -> str:
+    """The text with a capital and a period, which precedes a default in brackets.
+
+    >>> sentence("size of the cache in GB [default: no cache]")
+    'Size of the cache in GB. [default: no cache]'
+    """
+    words, bracket, default = text.partition(" [default: ")
+    return f"{words[:1].upper()}{words[1:].rstrip('.')}.{bracket}{default}" if text else ""
 
 
 @cache

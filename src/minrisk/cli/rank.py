@@ -35,10 +35,10 @@ class RankOptions(WorkerOptions):
     references: tuple[str, ...] = argument("REFERENCES...", required=True)
     strategy: Literal["aggregate", "standard"] = flag(
         "aggregate", section="Method",
-        help="Scores against the average of all references, or exactly against each.")
+        help="Score hypotheses against the average of all references, or exactly against each.")
     output: str = flag(
         "-", "-o", section="Output", metavar="FILE",
-        help="Output file, compressed if it ends in .gz, .xz or .zst; default: standard output.")
+        help="Output file, compressed if it ends in .gz, .xz or .zst. [default: standard output]")
     overwrite: bool = flag(False, help="Replace an output that exists.")
     nbest: int | None = flag(None, section="Output", metavar="K", ge=1,
                              help="Add the K best hypotheses.")
@@ -64,11 +64,10 @@ class RankOptions(WorkerOptions):
 def rank(metric: MetricOptions, options: RankOptions) -> None:
     """Rank the hypotheses of one segment by very many references.
 
-    HYPOTHESES is plain text with one a line, or a line of JSON as `decode` reads it, with its
-    source if the metric needs one. REFERENCES are plain text with one a line, or JSON lines (or
-    Parquet) with lists of "references" or "samples", and "weights" or "counts" where there are
-    some. Files may be compressed, or URLs. They are read once, a part at a time, by as many workers
-    as there are: any number of references fits into memory.
+    HYPOTHESES is plain text, one per line, or one line of JSON as `decode` reads it, with a source
+    if the metric needs one. REFERENCES are plain text, one per line, or JSON lines (or Parquet)
+    with lists of "references" or "samples", optionally with "weights" or "counts". Files may be
+    compressed, or URLs. The workers read the references in parts, so they need not fit into memory.
     """
     files = [InputFile.at(path) for path in options.references]
     for file in files:

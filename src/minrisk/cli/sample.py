@@ -12,6 +12,12 @@ from minrisk.cli.execute import CommandRun, execute
 from minrisk.tasks.sample import PromptOptions, SampleOutput, Sampling
 from minrisk.tasks.translate import ANSWER_SAMPLES, AnswerOutput, TranslationOutput, voting_metric
 
+_FREQUENT = {
+    "model": "Hub name or folder of the model; with --endpoint, its name on the server.",
+    "temperature": "Temperature of sampling."}
+_VOTE = ("With --endpoint: stop sampling once one answer has won; a regular expression, group 1 of "
+         "the last match.")
+
 
 @dataclass(frozen=True)
 class PromptInput(PromptOptions, InputOptions):
@@ -26,7 +32,7 @@ class AnswerInput(PromptInput):
     """Prompts for `answer`, which draws fewer samples by default."""
 
     num_samples: int = flag(ANSWER_SAMPLES, "-n", section="Sampling", metavar="N", ge=1,
-                            help="Number of samples of each prompt.")
+                            help="Number of samples per prompt.")
 
 
 @command(examples="""\
@@ -40,16 +46,16 @@ def sample(sampling: SamplerOptions, prompts: PromptInput, options: CommandRun,
            output: SampleOutput) -> int:
     """Draw many samples for every source.
 
-    INPUT is plain text, a source a line, or JSON lines: {"source": "..."} with "id", and "prompt"
-    or "messages" ({"role", "content"} each) to give the model instead, where there are some; other
-    fields pass through. The output is JSON lines: {"id", "source", "samples", "counts",
-    "logprobs"}, and "references" with "weights" where --reference-samples draws some. Beside a
-    file, FILE.run.json says how it was made.
+    INPUT is plain text, one source per line, or JSON lines: {"source": "..."}, optionally with
+    "id", and with a "prompt" or "messages" ({"role", "content"} each) for the model; other fields
+    are copied. The output is JSON lines: {"id", "source", "samples", "counts", "logprobs"}, and
+    with --reference-samples also "references" and "weights". FILE.run.json, beside an output FILE,
+    records how it was made.
     """
     return execute(options, output.job(prompts.sampling(sampling), options)).code
 
 
-@command(examples="""\
+@command(frequent=_FREQUENT, examples="""\
   minrisk translate sources.txt --model Helsinki-NLP/opus-mt-en-fr --epsilon 0.02 > out.txt
   minrisk translate sources.txt --model M -n 1024 --metric comet --strategy aggregate > out.txt
   minrisk translate sources.txt --endpoint http://localhost:8000/v1 --model NAME \\
@@ -58,16 +64,16 @@ def translate(sampling: SamplerOptions, prompts: PromptInput, method: StrategyOp
               options: CommandRun, output: TranslationOutput) -> int:
     """Draw many samples for every source, and keep the best.
 
-    It is `minrisk sample` and `minrisk decode` in one, segment by segment. INPUT is plain text, a
-    source a line, or JSON lines: {"source": "..."} with "id", and "prompt" or "messages" to give
-    the model instead, where there are some.
+    This combines `minrisk sample` and `minrisk decode`. INPUT is plain text, one source per line,
+    or JSON lines: {"source": "..."}, optionally with "id", and with a "prompt" or "messages" for
+    the model.
     """
     drawn = prompts.sampling(sampling)
     strategy = method.make(voting_metric(drawn.sampler))
     return execute(options, output.job(drawn, strategy, options)).code
 
 
-@command(examples="""\
+@command(frequent=_FREQUENT | {"vote": _VOTE}, examples="""\
   minrisk answer questions.txt --endpoint http://localhost:8000/v1 --model NAME \\
       --metric exact-match --metric.pattern 'answer is (\\d+)' -o answers.jsonl
   minrisk answer chats.jsonl --model FOLDER --temperature 0.7 --metric embedding""")
@@ -75,10 +81,10 @@ def answer(sampling: SamplerOptions, prompts: AnswerInput, method: StrategyOptio
            options: CommandRun, output: AnswerOutput) -> int:
     """Draw many samples for every prompt, and keep the best.
 
-    The best is the one that agrees most with all of them. It is `minrisk translate` for prompts
-    that are no translations. INPUT is plain text, a prompt a line, or JSON lines: {"prompt": "..."}
-    or {"messages": [...]}. With --metric exact-match, or --vote PATTERN at an --endpoint, it is
-    self-consistency: the output has the answer and its votes.
+    The best sample is the one that agrees most with the others. INPUT is plain text, one prompt per
+    line, or JSON lines: {"prompt": "..."} or {"messages": [...]}. With --metric exact-match, or
+    with --vote PATTERN and --endpoint, this is self-consistency: the output has the answer and its
+    votes.
     """
     drawn = prompts.sampling(sampling)
     strategy = method.make(voting_metric(drawn.sampler))

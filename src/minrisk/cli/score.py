@@ -46,37 +46,37 @@ class ScoreOptions:
     systems: tuple[str, ...] = argument("SYSTEM...", required=True)
     references: tuple[str, ...] = flag(
         (), "-r", section="Input", metavar="FILE",
-        help="References, one line per segment; may be given several times. Metrics that judge by "
-        "the source alone need none.")
+        help="References, one line per segment; may be repeated. Quality-estimation metrics need "
+        "none.")
     gold: str | None = flag(
         None, section="Input", metavar="FIELD",
-        help="Field of SYSTEM with the gold answer, instead of -r. For votes, if lines have their "
-        "samples, it adds how often one sample, and any of k samples, is right.")
+        help="Field of SYSTEM with the gold answer, instead of -r. For votes with samples in the "
+        "input, adds the accuracy of one sample and pass@k.")
     source: str | None = flag(None, "-s", "--sources", section="Input", metavar="FILE",
                               help="Sources, one line per segment, for metrics that read them.")
     ablation: str | None = flag(
         None, section="Method", metavar="METRIC", registry=METRICS,
-        help="For samples of several models: score also the choices by this metric among all of "
-        "them, and without each model.")
+        help="For samples of several models: also score the choices by this metric from all "
+        "models, and from all but one.")
     confidence: bool = flag(
         False, section="Method",
-        help="Resample the lines: a 95% interval for each system, and the p-value of each against "
-        "the first, by a paired permutation test.")
+        help="Add a 95% bootstrap interval for each system, and its p-value against the first in a "
+        "paired permutation test.")
     paired_bs: bool = flag(
         False, section="Method",
-        help="The same with p-values of sacreBLEU's paired bootstrap test, which finds a "
-        "difference too often.")
+        help="Like --confidence, with p-values of sacreBLEU's paired bootstrap test, which reports "
+        "differences too often.")
     resamples: int = flag(1000, "--confidence-n", "--paired-bs-n", section="Method", metavar="N",
-                          ge=1, help="Number of resamples, and of permutations.")
+                          ge=1, help="Number of resamples or permutations.")
     seed: int = flag(SEED, section="Method", metavar="S", ge=0,
-                     help="Seed of resamples and permutations.")
+                     help="Random seed of resamples and permutations.")
     format: ScoreFormat = flag(
-        "json", "-f", section="Output", help="Format of the scores; LaTeX is a table of systems.")
-    score_only: bool = flag(False, "-b", section="Output", help="Print just the number.")
+        "json", "-f", section="Output", help="Output format; latex is a table of several systems.")
+    score_only: bool = flag(False, "-b", section="Output", help="Print only the score.")
     width: int = flag(1, "-w", section="Output", metavar="W", ge=0, le=15,
-                      help="Number of digits after the point.")
+                      help="Number of decimal places.")
     sentence_level: bool = flag(False, "--sl", section="Output",
-                                help="Print a line of text per segment instead of one score.")
+                                help="Print one line of text per segment, instead of one score.")
     threads: int | None = flag(None, metavar="T", ge=1, le=MAX_THREADS, help=THREADS_HELP)
     quiet: bool = flag(False, "-q", help=QUIET_HELP)
 
@@ -112,15 +112,13 @@ class ScoreOptions:
 def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
     """Score the outputs of systems against references.
 
-    An output has a line per segment, or is JSON lines as `decode` writes them, which may have gold
-    answers too. The numbers are
-    sacreBLEU's for its metrics: of the corpus from its summed statistics, with the same resamples;
-    so are the p-values of --paired-bs. Other metrics are means over segments. With several
-    references, a segment gets its best score against any of them, unless the metric combines
-    references itself, as BLEU, TER and CIDEr-D do. The signature of a score is sacreBLEU's where it
-    can express all options of the metric. A warning names each system that is judged by the metric
-    that chose it; FILE.run.json beside an output says which metric that was. Files may be
-    compressed; `-` is standard input.
+    SYSTEM is plain text, one line per segment, or JSON lines as `decode` writes them, which may
+    have gold answers. Files may be compressed; `-` is standard input. BLEU, chrF and TER give
+    sacreBLEU's scores of the corpus, its confidence intervals, p-values (--paired-bs) and
+    signatures, as far as it has the same options. Other metrics are averaged over segments. With
+    several references, the best score of a segment counts, unless the metric combines references
+    itself, as BLEU, TER and CIDEr-D do. A warning names each system whose texts were chosen by the
+    metric that scores it, according to FILE.run.json beside it.
     """
     metrics = chosen.make()
     _check(options, metrics)

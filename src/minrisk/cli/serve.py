@@ -58,43 +58,44 @@ class BackendOptions(ComponentOptions):
     registries = ()
 
     upstream: tuple[str, ...] = flag(
-        (), section="Sampling", metavar="URL[,SETTING=...]", help="URL of the OpenAI-compatible "
-        "server that samples, such as http://localhost:8000/v1; several, with model=NAME,"
-        "samples=N,weight=W each, form a pool.")
+        (), section="Sampling", metavar="URL[,...]", help="URL of the OpenAI-compatible server "
+        "that samples, such as http://localhost:8000/v1; repeat it, with "
+        ",model=NAME,samples=N,weight=W, to pool servers.")
     model: str | None = flag(
-        None, section="Sampling", metavar="NAME", help="The only model that clients may request; "
-        "default: all of the upstream's. Without --upstream, folder or hub name of a local model.")
+        None, section="Sampling", metavar="NAME", help="Hub name or folder of a local model to "
+        "sample from; with --upstream, the only model that clients may request. [default: all "
+        "models of the upstream]")
     samples: int = flag(ANSWER_SAMPLES, "-n", section="Sampling", metavar="N", ge=1,
                         help="Number of samples of each request.")
     max_samples: int = flag(64, section="Sampling", metavar="N", ge=1,
-                            help="Largest number of samples that a client may request.")
+                            help="Maximum number of samples that a client may request.")
     min_samples: int = flag(
         1, section="Sampling", metavar="N", ge=1, advanced=True,
-        help="Smallest number of samples to answer with, if others fail or are late.")
+        help="Minimum number of samples for an answer if others fail or are late.")
     temperature: float = flag(1.0, section="Sampling", metavar="T", gt=0,
-                              help="Temperature of requests without one.")
+                              help="Temperature of requests that do not set one.")
     min_temperature: float | None = flag(
         None, section="Sampling", metavar="T", gt=0, advanced=True,
-        help="Smallest temperature: requests below it, such as those of evaluations at 0, are "
-        "sampled at this temperature instead of passed through.")
+        help="Minimum temperature: requests below it, such as evaluations at 0, are sampled at "
+        "this temperature. [default: they are forwarded unchanged]")
     per_request: int = flag(
         16, section="Sampling", metavar="N", ge=1, advanced=True,
-        help="Number of samples per upstream request; fewer if the upstream refuses that.")
+        help="Number of samples per upstream request; fewer if the upstream rejects that.")
     window: int = flag(
         WINDOW, section="Sampling", metavar="N", ge=1, advanced=True,
-        help="Number of consecutive tokens in a group, for the lowest and the last "
-        "log-probabilities of a sample.")
+        help="Number of tokens that the confidences lowest-logprob and tail-logprob average.")
     key_variable: str = flag("OPENAI_API_KEY", section="Sampling", metavar="NAME", advanced=True,
-                             help="Environment variable with the upstream's key.")
+                             help="Environment variable with the upstream's API key.")
     alias: tuple[str, ...] = flag(
-        (), section="Sampling", metavar="NAME=MODEL[,samples=N][,metric=M][,strategy=S]",
-        help="Alias of a model, with its own way of choosing; may be given several times.")
+        (), section="Sampling", metavar="NAME=MODEL[,...]",
+        help="Alias of a model, with its own method: ,samples=N,metric=M,strategy=S; may be "
+        "repeated.")
 
     presets: bool = flag(
         False, section="Sampling", advanced=True,
-        help="Let clients choose by name: the model vote-16/MODEL, or the path "
-        "/mbr/vote-16/v1, for 16 samples and a vote; mbr-N is this server's own method, and "
-        "metrics of --allow-metric have their names.")
+        help="Let clients select a method by name: the model vote-16/MODEL, or the path "
+        "/mbr/vote-16/v1, requests 16 samples and a majority vote; mbr-16 uses this server's "
+        "method, and METRIC-16 a metric of --allow-metric.")
 
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
@@ -136,24 +137,25 @@ class ChoiceOptions(MeasureOptions, SampleWeightOptions):
 
     allow_metric: tuple[str, ...] = flag(
         (), section="Method", metavar="NAME", registry=METRICS, advanced=True,
-        help="Metric that clients may request; may be given several times.")
+        help="Metric that clients may request; may be repeated.")
     allow_strategy: tuple[str, ...] = flag(
         (), section="Method", metavar="NAME", registry=STRATEGIES, advanced=True,
-        help="Strategy that clients may request; may be given several times.")
+        help="Strategy that clients may request; may be repeated.")
     compose: bool = flag(
-        False, section="Method", help="Compose the answers to requests for JSON, field by field.")
+        False, section="Method",
+        help="Compose answers to requests for JSON from the samples, field by field.")
     allow_truncated: bool = flag(
         False, section="Method", advanced=True,
-        help="Let samples truncated at the token limit win over finished ones.")
+        help="Let samples that were truncated at the token limit win over finished ones.")
     confidence: bool | None = flag(
-        None, section="Output", help="Add the confidence of each choice; default: only if that "
-        "needs no model.")
+        None, section="Output", help="Add the confidence of each choice. [default: only if the "
+        "metric needs no model]")
     abstain_as: Literal["refusal", "error", "text"] = flag(
         "refusal", section="Output", advanced=True,
-        help="Form of an abstention (--abstain, --max-error): a refusal as in OpenAI's API, an "
-        "error with status 422, or the text of --abstain-text.")
+        help="Response when the server abstains (--abstain, --max-error): a refusal as in OpenAI's "
+        "API, an error with status 422, or the text of --abstain-text.")
     abstain_text: str = flag("", section="Output", metavar="TEXT", advanced=True,
-                             help="Answer with --abstain-as text.")
+                             help="Text of the response with --abstain-as text.")
     stop_error: float = flag(
         0.05, section="Method", metavar="P", ge=0, le=0.5, advanced=True,
         help="Error rate of the early stopping of majority votes; 0 draws all samples.")
@@ -165,13 +167,13 @@ class ServerOptions:
 
     host: str = flag("127.0.0.1", metavar="ADDRESS", help="Address to listen on.")
     port: int = flag(8001, metavar="PORT", ge=0, le=65535,
-                     help="Port to listen on; 0: any free port.")
+                     help="Port to listen on; 0 chooses a free one.")
     api_key_file: str | None = flag(
-        None, metavar="FILE", help="API keys of clients, one per line; or in the environment "
-        f"variable {_KEYS}.")
+        None, metavar="FILE", help="File with API keys that clients must send, one per line. "
+        f"[default: the environment variable {_KEYS}]")
     allow_host: tuple[str, ...] = flag(
         (), metavar="NAME", advanced=True, help="Host name that a server on loopback without keys "
-        "accepts, such as that of a proxy; may be given several times.")
+        "accepts, such as that of a proxy; may be repeated.")
     allow_origin: str | None = flag(None, metavar="ORIGIN", advanced=True,
                                     help="Origin of web pages that may send requests (CORS).")
     workers: int = flag(1, metavar="N", ge=1, advanced=True,
@@ -180,33 +182,34 @@ class ServerOptions:
                       help="Show the state and the last requests, with their texts, at /.")
     record: str | None = flag(
         None, section="Output", metavar="FILE",
-        help="File to append requests and their samples to.")
+        help="File to which requests and their samples are appended.")
     config: str | None = flag(None, metavar="FILE",
-                              help="YAML file with options; flags take precedence.")
+                              help="YAML file with options; flags override it.")
 
 
 @dataclass(frozen=True)
 class LimitOptions:
     deadline: float = flag(
         600.0, metavar="S", gt=0,
-        help="Seconds after which a request is answered with the samples that have arrived.")
+        help="Seconds after which a request is answered from the samples that have arrived.")
     connect_timeout: float = flag(10.0, metavar="S", gt=0, advanced=True,
-                                  help="Seconds to connect to the upstream.")
+                                  help="Time limit in seconds for connecting to the upstream.")
     idle_timeout: float = flag(300.0, metavar="S", gt=0, advanced=True,
-                               help="Seconds that the upstream may be silent.")
+                               help="Maximum seconds without data from the upstream.")
     retries: int = flag(
         2, metavar="N", ge=0, advanced=True,
         help="Number of retries of an upstream request after transient errors.")
     concurrency: int = flag(256, metavar="N", ge=1,
-                            help="Number of samples drawn at a time, over all requests.")
-    queue: int = flag(1024, metavar="N", ge=0, advanced=True, help="Number of requests that may "
-                      "wait for their first sample; further ones get status 429.")
-    choosing_deadline: float = flag(60.0, metavar="S", gt=0, advanced=True,
-                                    help="Seconds to choose one of the samples of a request.")
+                            help="Maximum number of samples in progress, over all requests.")
+    queue: int = flag(1024, metavar="N", ge=0, advanced=True, help="Maximum number of requests "
+                      "that wait for their first sample; further ones get status 429.")
+    choosing_deadline: float = flag(
+        60.0, metavar="S", gt=0, advanced=True,
+        help="Time limit in seconds for choosing among the samples of a request.")
     max_body: int = flag(32, metavar="MB", ge=1, advanced=True,
-                         help="Largest request, in megabytes.")
+                         help="Maximum size of a request, in megabytes.")
     grace: float = flag(30.0, metavar="S", ge=0, advanced=True,
-                        help="Seconds for unfinished requests after SIGTERM.")
+                        help="Seconds to finish requests after SIGTERM.")
 
 
 @command(examples="""\
@@ -218,12 +221,12 @@ class LimitOptions:
 """)
 def serve(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceOptions,
           options: ServerOptions, limits: LimitOptions) -> int:
-    """Serve the best of n samples, by OpenAI's protocol.
+    """Serve the best of n samples over OpenAI's API.
 
-    A client changes its base URL, and nothing else. Each request is sampled n times from the
-    upstream, the samples are compared with each other, and the one with the highest expected
-    utility is the answer. Routes: /v1/chat/completions, /v1/completions, /v1/models, /v1/rank,
-    /health, /ready, /metrics.
+    Needs --upstream URL or a local --model. Clients only change their base URL. For each request,
+    the server draws n samples, compares them with each other, and answers with the one of highest
+    expected utility. Routes: /v1/chat/completions, /v1/completions, /v1/responses, /v1/models,
+    /v1/rank, /health, /ready, /metrics.
     """
     with needs_extra("serve", "serve"):
         from minrisk.server.executor import exit_beside_models

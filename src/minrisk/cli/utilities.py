@@ -38,11 +38,12 @@ _HOW = {
 @click.command("list")
 @click.argument("kind", type=click.Choice(list(_KINDS)))
 @click.argument("names", nargs=-1)
-@click.option("--json", "machine", is_flag=True, help="One JSON object per line.")
+@click.option("--json", "machine", is_flag=True, help="Print JSON lines.")
 def list_command(kind: str, names: tuple[str, ...], machine: bool) -> None:
     """List metrics, strategies or samplers with their options.
 
-    All that are installed are listed, with what each costs and which of them work together.
+    Lists all that are installed, or those of NAMES, with their costs and with what they work
+    together.
 
     \b
     minrisk list metrics
@@ -132,7 +133,7 @@ def _fit(registry: Registry, entry: Entry) -> dict[str, Any]:
 @click.argument("shell", type=click.Choice(list(_HOW)), required=False)
 @click.pass_context
 def completion(ctx: click.Context, shell: str | None) -> None:
-    """Print a shell's completion script, or how to install it."""
+    """Print the completion script of a shell, or how to install it."""
     if shell is None:
         click.echo("Run the line of your shell, then start a new one:\n")
         for line in _HOW.values():
@@ -147,7 +148,7 @@ def completion(ctx: click.Context, shell: str | None) -> None:
 @click.group(invoke_without_command=True, subcommand_metavar="COMMAND [ARGS]...")
 @click.pass_context
 def comet(ctx: click.Context) -> None:
-    """COMET checkpoints."""
+    """Convert COMET checkpoints."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), err=True)
         ctx.exit(MISUSE)
@@ -157,12 +158,13 @@ def comet(ctx: click.Context) -> None:
 @click.argument("model")
 @click.argument("out", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--encoder", metavar="FOLDER",
-              help="Where the encoder's configuration and tokenizer are, if not with the model.")
+              help="Folder with the encoder's configuration and tokenizer. [default: the model's]")
 def convert(model: str, out: Path, encoder: str | None) -> None:
-    """Write MODEL (a hub name, a folder or a .ckpt file) to the new folder OUT.
+    """Convert a checkpoint to safetensors.
 
-    As safetensors and JSON, with the encoder's own files beside them: it loads faster, needs no
-    network, and has no pickle. Use it with --metric comet --metric.model OUT.
+    MODEL is a hub name, a folder or a .ckpt file; OUT is a new folder. It contains safetensors,
+    JSON and the encoder's own files, so it loads faster, needs no network and has no pickle. Use it
+    with --metric comet --metric.model OUT.
     """
     with needs_extra("COMET", "comet"):
         from minrisk.metrics.comet import checkpoint

@@ -23,7 +23,7 @@ from minrisk.tasks.validate import StudyScope, Validating
 class ValidateScope(StudyScope):
     strategy: tuple[str, ...] = flag(
         (), section="Method", metavar="NAME", registry=STRATEGIES,
-        help="Strategy to try; may be given several times. Default: those that fit the metric.")
+        help="Strategy to try; may be repeated. [default: all that work with the metric]")
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,15 @@ class StudyOutput:
         "text", section="Output", help="Format of the summary on standard output.")
     plot: tuple[str, ...] = flag(
         (), section="Output", metavar="FILE",
-        help="Figure of accuracy over effective references: .png, .svg or .pdf (minrisk[plot]).")
+        help="Figure of accuracy over effective references: .png, .svg or .pdf; needs "
+        "minrisk[plot].")
 
 
 @dataclass(frozen=True)
 class ValidateRun(CommandRun):
     output: str | None = flag(
         None, "-o", section="Output", metavar="FILE",
-        help="File for the results of every segment, as JSON lines; default: none.")
+        help="File for the results of every segment, as JSON lines.")
 
 
 @command(examples="""\
@@ -48,14 +49,13 @@ class ValidateRun(CommandRun):
   minrisk validate samples.jsonl --strategy coarse-to-fine --coarse chrf --coarse.order 2""")
 def validate(metrics: StudyOptions, scope: ValidateScope, segments: JsonInput, options: ValidateRun,
              output: StudyOutput) -> int:
-    """Try strategies at every budget, and recommend one.
+    """Compare strategies on your samples, and recommend one.
 
-    On your samples and with your metric: runs standard MBR, then each strategy that fits the metric
-    on the same features, and asks how often it finds the exact choice, how much utility it loses,
-    how many pairs it evaluates and how long it takes. INPUT is JSON lines, as `minrisk decode`
-    reads them. A strategy that needs a further metric is tried if that is given, as in --coarse
-    chrf; those that choose sets, or maximise something else than standard MBR, only if named by
-    --strategy.
+    Runs standard MBR, then each strategy that works with the metric, at several budgets. Reports
+    how often a strategy finds the exact choice, how much utility it loses, how many pairs it
+    evaluates and how long it takes. INPUT is JSON lines, as `minrisk decode` reads them. Strategies
+    with a second metric are tried if that is given, as in --coarse chrf; strategies that choose
+    sets, or do not approximate standard MBR, only if --strategy names them.
     """
     for path in output.plot:
         check_figure(path)

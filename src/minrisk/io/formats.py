@@ -182,7 +182,7 @@ JSON_LINES = FORMATS["json"]
 
 def format_help(names: Any) -> str:
     """The help of an option that offers these formats."""
-    return f"Format: {explained({name: FORMATS[name].title for name in get_args(names)})}."
+    return f"Output format: {explained({name: FORMATS[name].title for name in get_args(names)})}."
 
 
 def json_line(fields: Row) -> str:

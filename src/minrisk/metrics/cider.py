@@ -65,7 +65,7 @@ class InverseDocumentFrequencies:
 
 @dataclass(frozen=True)
 class Cider(Metric[WeightedRows]):
-    """CIDEr-D, the consensus of captions by tf-idf of word n-grams, 0 to 10
+    """CIDEr-D, the consensus of captions by tf-idf of word n-grams, 0 to 10.
 
     CIDEr-D (Vedantam et al. 2015), equal to pycocoevalcap's, given the same words and documents.
     The score against several references is the mean over them, so that averaging them is exact:
@@ -76,7 +76,7 @@ class Cider(Metric[WeightedRows]):
             Each line is a document (an image) with its captions; it may be the file that is
             decoded. Without a file, all n-grams weigh the same.
         n: maximum order of word n-grams.
-        sigma: standard deviation of the penalty for another length, in words.
+        sigma: standard deviation of the length penalty, in words.
         lowercase: ignore case.
         no_punct: remove punctuation (of any script).
 

@@ -90,12 +90,12 @@ class SequenceMetric(Metric[TokenSequences]):
 
 @dataclass(frozen=True)
 class Edit(SequenceMetric):
-    """1 minus the edit distance as a share of the longer text; needs minrisk[edit]
+    """1 minus the edit distance as a share of the longer text; needs minrisk[edit].
 
     The normalised Levenshtein similarity of RapidFuzz, 0 to 1.
 
     Args:
-        unit: unit of an edit, "character" or "word".
+        unit: unit of edits, "character" or "word".
         lowercase: ignore case.
 
     >>> import minrisk
@@ -156,7 +156,7 @@ class ErrorRate(SequenceMetric):
 
 @dataclass(frozen=True)
 class Wer(ErrorRate):
-    """word error rate, negated: from 0 (equal) down, -100 for an edit per word; needs minrisk[edit]
+    """Word error rate, negated: 0 if equal, -100 for one edit per word; needs minrisk[edit].
 
     Insertions, deletions and substitutions of words as a percentage of the words of the reference,
     equal to jiwer's if words are separated by single spaces; here, any white space separates them,
@@ -185,7 +185,7 @@ class Wer(ErrorRate):
 
 @dataclass(frozen=True)
 class Cer(ErrorRate):
-    """character error rate, negated: 0 down, -100 for an edit per character; needs minrisk[edit]
+    """Character error rate, negated: 0 if equal, -100 for one edit each; needs minrisk[edit].
 
     Like `Wer`, with characters instead of words; any white space counts as one space.
 

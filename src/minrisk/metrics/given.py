@@ -74,7 +74,7 @@ def _places(size: int, lists: Sequence[Sequence[str]]) -> dict[str, int] | None:
 
 @dataclass(frozen=True)
 class LogProb(Metric[Floats]):
-    """log-probability of a hypothesis by the model that sampled it, of a token or of the whole text
+    """Log-probability under the model that sampled a hypothesis, per token or in total.
 
     With `rerank` it chooses the most probable sample; with `quality-then-mbr` or `mbr-bon` it is a
     reward that needs no further model. The log-probabilities are those of the segments

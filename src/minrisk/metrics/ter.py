@@ -55,7 +55,7 @@ class TokenizedText(NamedTuple):
 
 @dataclass(frozen=True)
 class Ter(Metric[Objects]):
-    """translation edit rate, negated: from 0 (equal) down, -100 for an edit per word
+    """Translation edit rate, negated: 0 for equal texts, -100 for one edit per word.
 
     TER (Snover et al. 2006) in percent, equal to sacreBLEU's: insertions, deletions, substitutions
     and shifts of words, relative to the length of the reference. It is negated, so that higher is
@@ -64,7 +64,7 @@ class Ter(Metric[Objects]):
     Args:
         normalized: split off punctuation and decode XML escapes.
         no_punct: remove punctuation.
-        asian_support: split off and remove punctuation of Chinese, Japanese and Korean too.
+        asian_support: also split off and remove Chinese, Japanese and Korean punctuation.
         case_sensitive: distinguish upper and lower case.
 
     >>> import minrisk

@@ -22,10 +22,12 @@ from minrisk.run.workers import Engine, Inline, WorkerPool
 EngineName = Literal["local", "ray"]
 ENGINES = {  # the class, whose module is imported when it is used, and its title for help
     "local": ("minrisk.run.processes:Processes", "processes on this machine"),
-    "ray": ("minrisk.run.ray:Ray", "a Ray cluster, by minrisk[ray]"),
+    "ray": ("minrisk.run.ray:Ray", "a Ray cluster; needs minrisk[ray]"),
 }
-ENGINE_HELP = f"Engine: {explained({name: title for name, (_, title) in ENGINES.items()})}."
-THREADS_HELP = "Number of threads of each process; default: one per core."
+ENGINE_HELP = (
+    f"Where workers run: {explained({name: title for name, (_, title) in ENGINES.items()})}."
+    " [default: local]")
+THREADS_HELP = "Number of threads of each process. [default: one per core]"
 
 
 @dataclass(frozen=True)
@@ -34,15 +36,15 @@ class WorkerOptions(Options):
 
     workers: int | None = flag(
         None, metavar="W", ge=1,
-        help="Number of workers; default: none for a file; one per core, GPU or model for a "
-        "folder.")
+        help="Number of worker processes. [default: 0 for one file; one per core, GPU or model for "
+        "a folder]")
     engine: EngineName | None = flag(None, metavar="ENGINE", help=ENGINE_HELP)
     address: str | None = flag(
         None, metavar="HOST:PORT", advanced=True,
-        help="Address of a Ray cluster, or `auto` for the one that this machine is part of; "
-        "default: Ray is started here for this run.")
+        help="Address of a Ray cluster, or `auto` for the one that this machine is part of. "
+        "[default: start Ray on this machine for this run]")
     gpus_per_worker: float | None = flag(None, metavar="G", ge=0, advanced=True,
-                                         help="Number of GPUs of each worker; may be a fraction.")
+                                         help="Number of GPUs per worker; may be a fraction.")
     threads: int | None = flag(None, metavar="T", ge=1, le=MAX_THREADS, advanced=True,
                                help=THREADS_HELP)
 
@@ -63,21 +65,21 @@ class RunOptions(WorkerOptions):
     resume: bool = flag(False, help="Resume an interrupted run; retry failed segments.")
     overwrite: bool = flag(False, help="Replace an output that exists.")
     on_error: OnError = flag(
-        "skip", help="Action after a failed segment: stop, or write its error in its place.")
+        "skip", help="What to do when a segment fails: stop, or skip it and write its error.")
     max_errors: int | None = flag(None, metavar="N", ge=0, advanced=True,
-                                  help="Number of failed segments after which a run stops.")
+                                  help="Number of failed segments at which the run stops.")
     batch_size: int | None = flag(
         None, metavar="B", ge=1, advanced=True,
-        help="Number of segments per batch; default: chosen by the metric or the sampler.")
+        help="Number of segments per batch. [default: chosen by the metric or the sampler]")
     segment_timeout: float | None = flag(
         None, metavar="S", gt=0, advanced=True,
-        help="Seconds after which a segment fails; it then runs in a worker process.")
+        help="Time limit per segment in seconds; segments then run in a worker process.")
     buffer: float = flag(1.0, metavar="GB", gt=0, advanced=True,
-                         help="Gigabytes of segments that may be in memory at a time.")
+                         help="Maximum size of the segments in memory, in gigabytes.")
     work: str | None = flag(
         None, metavar="FOLDER", advanced=True,
-        help="Local scratch folder for unfinished results when the output is a URL; default: in "
-        "the user's cache.")
+        help="Local folder for unfinished results when the output is a URL. [default: in the "
+        "user's cache]")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -37,7 +37,7 @@ _NEEDED = ("model.bin", "source.spm", "target.spm", _VOCABULARY)
 
 @dataclass(frozen=True)
 class CTranslate2(Sampler):
-    """a converted OPUS-MT model, fast on CPUs; needs minrisk[ct2]
+    """A converted OPUS-MT model, fast on CPUs; needs minrisk[ct2].
 
     A sample's `logprob` is its log-probability under the full distribution, before temperature and
     truncation; its tokens are ids in the model's vocabulary, without the end-of-sequence token.
@@ -45,12 +45,12 @@ class CTranslate2(Sampler):
     The samples of a prompt depend on the seed, its index and n, but not on its batch.
 
     Args:
-        model: folder that `ct2-transformers-converter` wrote, with its SentencePiece models.
-        temperature: divisor of the logits; below 1 the distribution is sharper.
-        top_k: number of most likely tokens to sample from; 0 is all.
-        top_p: probability mass of the most likely tokens to sample from.
+        model: folder from `ct2-transformers-converter`, with the SentencePiece models.
+        temperature: temperature of sampling; below 1, the distribution is sharper.
+        top_k: number of most likely tokens to keep; 0 is all.
+        top_p: nucleus sampling: probability mass to keep.
         max_tokens: maximum number of tokens of a sample.
-        overlong: treatment of a source that is longer than the model takes: "cut" or "error".
+        overlong: sources over the model's limit: truncate ("cut") or fail ("error").
         dtype: number format, such as "int8" [default: the model's own].
         device: device to run on, "cpu" or "cuda".
 

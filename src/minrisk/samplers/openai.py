@@ -45,7 +45,7 @@ _SYSTEM = ("system", "developer")  # roles
 
 @dataclass(frozen=True)
 class Endpoint(ClientOptions, Sampler):
-    """a server with OpenAI's chat or completions protocol, local or remote; needs minrisk[openai]
+    """An OpenAI-compatible server (chat or completions API); needs minrisk[openai].
 
     Options that are not set use the server's defaults: llama.cpp, for example, truncates the
     distribution unless `extra` is {"min_p": 0}, `top_k` is 0 and `top_p` is 1. Log-probabilities
@@ -53,32 +53,31 @@ class Endpoint(ClientOptions, Sampler):
     temperature) are dropped with a warning.
 
     Args:
-        model: name that the server knows the model by.
+        model: name of the model on the server.
         endpoint: address of the server, such as "http://localhost:8000/v1" [default: the
             environment variable OPENAI_BASE_URL, read when the sampler is created].
         api: the server's interface, "chat" or "completions".
-        prompt: template of a prompt, with {source} for the source.
-        system: system message for chats that have none.
-        temperature: divisor of the logits; 0 is greedy.
-        top_p: probability mass of the most likely tokens to sample from.
-        top_k: number of most likely tokens to sample from; OpenAI's own server has no such option.
-        max_tokens: maximum number of tokens of a sample, its reasoning included.
-        stop: text that ends a sample, or a JSON list of them.
-        extra: further fields of a request as a JSON object, such as {"min_p": 0.1}; null leaves one
-            out.
+        prompt: template of the prompt, with {source}.
+        system: system message of chats that have none.
+        temperature: temperature of sampling; 0 is greedy.
+        top_p: nucleus sampling: probability mass to keep.
+        top_k: number of most likely tokens to keep; not supported by OpenAI's own API.
+        max_tokens: maximum number of tokens of a sample, including its reasoning.
+        stop: text that ends a sample, or a JSON list of texts.
+        extra: further request fields as a JSON object, such as {"min_p": 0.1}; null removes a
+            field.
         logprobs: request log-probabilities.
-        top_logprobs: number of likeliest tokens of each position to request, for `certainty`.
-        window: number of consecutive tokens of `lowest_logprob`, and of last ones of
-            `tail_logprob`.
-        send_seed: send a seed, for repeatable samples.
-        drop_truncated: drop truncated samples, such as those at `max_tokens`.
-        vote: regular expression of an answer (its first group, if any, of the last match); sampling
-            of a prompt ends when one answer has won. The default metric of `translate` and `answer`
-            is then `ExactMatch` with this pattern.
+        top_logprobs: number of most likely tokens to request per position, for `certainty`.
+        window: number of tokens that `lowest_logprob` and `tail_logprob` average.
+        send_seed: send a seed, which makes samples repeatable.
+        drop_truncated: discard samples cut at `max_tokens`.
+        vote: stop sampling once one answer has won; a regular expression, group 1 of the last
+            match. The default metric of `translate` and `answer` is then `ExactMatch` with this
+            pattern.
         vote_error: probability that the winner of such a vote is not the most likely answer.
         per_request: number of samples per request; fewer if the server rejects that.
-        concurrency: number of simultaneous requests.
-        timeout: seconds to wait for a whole response.
+        concurrency: maximum number of simultaneous requests.
+        timeout: time limit for a response, in seconds.
         retries: number of retries after a transient error.
         key_variable: environment variable that holds the API key.
 

@@ -29,7 +29,7 @@ KEEP = 20  # as in the paper
 
 @dataclass(frozen=True)
 class Cascade(Options):
-    """the best `keep` hypotheses of one strategy, ranked by another; each may have its own metric
+    """Two strategies: the second one ranks the best `keep` hypotheses of the first.
 
     `keep` counts distinct texts; all copies of a text reach the second stage together. The pairs of
     both stages are counted.
@@ -37,7 +37,7 @@ class Cascade(Options):
     Args:
         coarse: the strategy of the first stage, or its name.
         fine: the strategy of the second stage, or its name.
-        keep: number of distinct hypotheses that reach the second stage; 20, or all if fewer.
+        keep: number of distinct hypotheses in the second stage [default: 20, or all if fewer].
         metric: the metric of stages that are given by name; in the instance, the metric of the
             second stage.
 
@@ -120,13 +120,13 @@ def own_references(segment: Segment) -> Ints | None:
 
 @dataclass(frozen=True)
 class AggregateToFine(MeanUtility, Options):
-    """exact among the best `keep` hypotheses by aggregation
+    """Exact MBR among the best `keep` hypotheses by aggregation.
 
     Args:
         metric: the metric that judges hypotheses, which must average references.
-        keep: number of distinct hypotheses that reach the second stage; 20, or all if fewer.
+        keep: number of distinct hypotheses in the second stage [default: 20, or all if fewer].
         groups: number of averages of the first stage.
-        contiguous: average neighbouring references, not random ones.
+        contiguous: average neighbouring references instead of random ones.
         leave_self_out: skip the pair of a hypothesis with itself.
         seed: seed of the random partition.
 
@@ -155,12 +155,12 @@ class AggregateToFine(MeanUtility, Options):
 
 @dataclass(frozen=True)
 class CoarseToFine(MeanUtility, Options):
-    """exact among the best `keep` hypotheses by a cheaper metric
+    """Exact MBR among the best `keep` hypotheses by a cheaper metric.
 
     Args:
-        metric: the metric that judges hypotheses, its name or class, or a function.
+        metric: the metric, its name or class, or a function.
         coarse: the cheaper metric of the first stage.
-        keep: number of distinct hypotheses that reach the second stage; 20, or all if fewer.
+        keep: number of distinct hypotheses in the second stage [default: 20, or all if fewer].
         leave_self_out: skip the pair of a hypothesis with itself.
 
     >>> import minrisk

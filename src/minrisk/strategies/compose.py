@@ -29,7 +29,7 @@ _DIGITS = 9  # of utilities relative to the largest; smaller differences are tie
 
 @dataclass(frozen=True)
 class Compose(MeanUtility, PoolStrategy):
-    """a JSON answer with the consensus of the samples in each field
+    """A JSON answer composed of the consensus of the samples in each field.
 
     Strings, booleans and numbers are decided by a majority vote, weighted like the references; a
     field is null or missing only where most samples say so. The elements of lists are voted on one
@@ -41,8 +41,8 @@ class Compose(MeanUtility, PoolStrategy):
     Args:
         metric: the metric that judges hypotheses and the answer, such as `json-match` by field.
         schema: JSON schema of answers, or a file that contains it; needs minrisk[json].
-        numbers: the most frequent number (vote), or the median.
-        lists: vote on elements of lists one by one, or on whole lists.
+        numbers: choose the most frequent number ("vote") or the "median".
+        lists: vote on lists element by element ("elements") or as a "whole".
         keys: fields that identify objects in lists, such as "id,name". Objects stand for the same
             if these agree.
 

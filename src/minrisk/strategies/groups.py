@@ -28,10 +28,10 @@ from minrisk.plugins import Groups, Pool, Ranking, Segment, metric_option, optio
 
 @dataclass(frozen=True)
 class Standard(MeanUtility, PoolStrategy):
-    """exact: every hypothesis against every reference
+    """Exact MBR: every hypothesis against every reference.
 
     Args:
-        metric: the metric that judges hypotheses, its name or class, or a function.
+        metric: the metric, its name or class, or a function.
         leave_self_out: skip the pair of a hypothesis with itself.
 
     >>> import minrisk
@@ -58,12 +58,12 @@ class Standard(MeanUtility, PoolStrategy):
 
 @dataclass(frozen=True)
 class NByS(MeanUtility, PoolStrategy):
-    """every hypothesis against `subset` of the references
+    """Every hypothesis against `subset` of the references.
 
     Args:
-        metric: the metric that judges hypotheses, its name or class, or a function.
+        metric: the metric, its name or class, or a function.
         subset: number of references.
-        first: take the first references, not random ones.
+        first: take the first references instead of random ones.
         leave_self_out: skip the pair of a hypothesis with itself.
         seed: seed of the random choice.
 
@@ -99,12 +99,12 @@ class NByS(MeanUtility, PoolStrategy):
 
 @dataclass(frozen=True)
 class Aggregate(MeanUtility, PoolStrategy):
-    """every hypothesis against the average reference
+    """Every hypothesis against the average reference.
 
     Args:
         metric: the metric that judges hypotheses, which must average references.
-        groups: number of averages; with more than one, aggregation is partial.
-        contiguous: average neighbouring references, not random ones.
+        groups: number of averages; more than one makes aggregation partial.
+        contiguous: average neighbouring references instead of random ones.
         seed: seed of the random partition.
 
     Raises:
@@ -144,7 +144,7 @@ class Aggregate(MeanUtility, PoolStrategy):
 
 @dataclass(frozen=True)
 class Centroid(MeanUtility, PoolStrategy):
-    """every hypothesis against the averages of clusters of references
+    """Every hypothesis against the averages of clusters of references.
 
     Costs n * k evaluations, and k-means on the embeddings of the references.
 

@@ -20,14 +20,14 @@ _MAX_BLOCKS = 32  # blocks of hypotheses
 
 @dataclass(frozen=True)
 class LowRank(MeanUtility, PoolStrategy):
-    """some of the pairs, the others estimated by matrix completion
+    """Scores some of the pairs, and estimates the others by matrix completion.
 
     Costs `budget` * n * m evaluations, and alternating least squares. Hypotheses are split into
     random blocks, each with its own references, so that the metric scores whole submatrices.
 
     Args:
-        metric: the metric that judges hypotheses, its name or class, or a function.
-        budget: share of all pairs that is evaluated.
+        metric: the metric, its name or class, or a function.
+        budget: share of all pairs to evaluate.
         factors: rank of the completed matrix.
         ridge: strength of regularization.
         iterations: number of iterations of alternating least squares.

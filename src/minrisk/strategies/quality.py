@@ -35,7 +35,7 @@ from minrisk.strategies.cascade import UncountedStage, best_rows, exact_among
 
 @dataclass(frozen=True)
 class Rerank(PoolStrategy):
-    """ranks by quality estimation from the source, without references
+    """Ranks by quality estimation from the source, without references.
 
     Costs one evaluation per hypothesis.
 
@@ -62,16 +62,16 @@ class Rerank(PoolStrategy):
 
 @dataclass(frozen=True)
 class QualityThenMBR(Options):
-    """exact among the best `keep` hypotheses by quality estimation
+    """Exact MBR among the best `keep` hypotheses by quality estimation.
 
     If the references are the samples, only the best `keep` are used as references, too, as in
     comet-mbr: this costs k * k evaluations, and n quality estimates. Separate references are all
     used, which costs k * m evaluations.
 
     Args:
-        metric: the metric that judges hypotheses, its name or class, or a function.
+        metric: the metric, its name or class, or a function.
         quality: the quality-estimation metric, which needs only the source.
-        keep: number of distinct hypotheses that reach the second stage; 20, or all if fewer.
+        keep: number of distinct hypotheses in the second stage [default: 20, or all if fewer].
         leave_self_out: skip the pair of a hypothesis with itself.
 
     Raises:
@@ -101,7 +101,7 @@ class QualityThenMBR(Options):
 
 @dataclass(frozen=True)
 class MBRBoN(Options):
-    """reward + beta * MBR utility: best of n that stays near the others
+    """Reward + beta * MBR utility: best-of-n that stays close to the other samples.
 
     The reward is a quality estimate from the source alone. Costs n quality estimates and n * m
     pairs. With `beta` 0 it equals `rerank`; with a large one, standard MBR.
@@ -109,8 +109,8 @@ class MBRBoN(Options):
     Args:
         metric: the metric of the MBR utility, its name or class, or a function.
         quality: the reward: a metric that needs only the source.
-        beta: factor of the MBR utility, which is added to the reward; it depends on the scales of
-            the two metrics.
+        beta: weight of the MBR utility relative to the reward; depends on the scales of both
+            metrics.
         leave_self_out: skip the pair of a hypothesis with itself.
 
     Raises:
@@ -188,7 +188,7 @@ class RewardWeighted(WeightingStrategy):
 
 @dataclass(frozen=True)
 class UniversalSelfConsistency(PoolStrategy):
-    """asks once for the best of all hypotheses, which a judge sees together
+    """A judge sees all hypotheses at once, and chooses the best.
 
     The chosen hypothesis has the utility 1 and the others 0, in the order of the samples. Distinct
     texts are shown once, with the number of equal samples.
@@ -217,7 +217,7 @@ class UniversalSelfConsistency(PoolStrategy):
 
 @dataclass(frozen=True)
 class Fuse(MeanUtility, PoolStrategy):
-    """an answer that a judge writes from all hypotheses, if it is at least as good as the best
+    """A judge writes one answer from all hypotheses; kept if it is as good as the best.
 
     One request shows the judge all distinct hypotheses, and asks for one answer made of them
     (Fusion-of-N). It is kept if its expected utility, by the metric against all references, is at

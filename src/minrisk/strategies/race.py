@@ -124,7 +124,7 @@ def steps_of(count: int) -> int:
 
 @dataclass(frozen=True)
 class Prune(MeanUtility, PoolStrategy):
-    """drops hypotheses that rarely win as references double
+    """Drops hypotheses that rarely win, while the number of references doubles.
 
     Costs n * start evaluations; each further step doubles the references of the remaining
     hypotheses, so the total depends on the samples. Resampling is the Bayesian bootstrap. `alpha`
@@ -132,11 +132,11 @@ class Prune(MeanUtility, PoolStrategy):
     the first steps, with few references (docs/guides/strategies.md has measured rates).
 
     Args:
-        metric: the metric that judges hypotheses, its name or class, or a function.
-        alpha: share of resamples, at each step, by which a hypothesis must be behind the leader to
-            be dropped; 1 drops none.
-        start: number of references of the first step.
-        most: number of references of the last step [default: all].
+        metric: the metric, its name or class, or a function.
+        alpha: share of resamples in which a hypothesis must trail the leader to be dropped; 1 drops
+            none.
+        start: number of references in the first step.
+        most: number of references in the last step [default: all].
         resamples: number of resamples of the references.
         seed: seed of the random choices.
 
@@ -191,15 +191,15 @@ class Prune(MeanUtility, PoolStrategy):
 
 @dataclass(frozen=True)
 class Adaptive(MeanUtility, PoolStrategy):
-    """keeps the better half at each step, with more references each time
+    """Keeps the better half of the hypotheses at each step, with more references each time.
 
     All hypotheses of a step are scored against the same references (hence "correlated") and keep
     the scores of earlier steps. Costs `budget` * n * m evaluations, or fewer if texts are equal,
     but at least about 2 * n, because every step adds at least one reference.
 
     Args:
-        metric: the metric that judges hypotheses, its name or class, or a function.
-        budget: share of all pairs that may be evaluated.
+        metric: the metric, its name or class, or a function.
+        budget: maximum share of all pairs to evaluate.
         seed: seed of the order of references.
 
     >>> import minrisk
@@ -228,7 +228,7 @@ _MIN_REFERENCES = 8
 
 @dataclass(frozen=True)
 class ControlVariate(MeanUtility, PoolStrategy):
-    """as adaptive, with a linear surrogate of the metric as control variate (ours)
+    """Like adaptive, with a linear surrogate of the metric as control variate (ours).
 
     Like `adaptive`, but hypotheses with a low mean of the surrogate are dropped before any pair is
     evaluated, and the scores only correct the error of the surrogate. Costs n evaluations for the
@@ -236,7 +236,7 @@ class ControlVariate(MeanUtility, PoolStrategy):
 
     Args:
         metric: the metric that judges hypotheses, which must have a surrogate.
-        budget: share of all pairs that may be evaluated.
+        budget: maximum share of all pairs to evaluate.
         seed: seed of the order of references.
 
     Raises:

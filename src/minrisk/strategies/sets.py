@@ -27,13 +27,13 @@ from minrisk.strategies.uncertain import THRESHOLD, clusters
 
 @dataclass(frozen=True)
 class Diverse(MeanUtility, PoolStrategy):
-    """exact, with a diverse set of good hypotheses first (DMBR)
+    """Exact MBR, with a diverse set of good hypotheses first (DMBR).
 
     The set maximises, greedily, the sum of its utilities minus `diversity` / size times the sum of
     the scores of its members against each other. Costs n * m + 2 * k * n evaluations.
 
     Args:
-        metric: the metric that judges hypotheses, its name or class, or a function.
+        metric: the metric, its name or class, or a function.
         size: size of the set; smaller if there are fewer distinct texts.
         diversity: weight of the similarity within the set.
 
@@ -76,13 +76,13 @@ def _similarity(among: Pool[Any], row: int) -> Floats:
 
 @dataclass(frozen=True)
 class Medoids(MeanUtility, PoolStrategy):
-    """exact, with a set of k medoids of the references first (KMBR)
+    """Exact MBR, with a set of k medoids of the references first (KMBR).
 
     The set maximises the mean, over references, of the best score of a member. It is built
     greedily, then improved by exchanges. Costs n * m evaluations.
 
     Args:
-        metric: the metric that judges hypotheses, its name or class, or a function.
+        metric: the metric, its name or class, or a function.
         size: size of the set; smaller if there are fewer distinct texts.
         exchanges: maximum number of rounds of exchanges.
 
@@ -141,7 +141,7 @@ def _value(scores: Floats, mass: Floats, chosen: list[int]) -> float:
 
 @dataclass(frozen=True)
 class Cluster(Options):
-    """exact inside the heaviest cluster of similar hypotheses
+    """Exact MBR within the heaviest cluster of similar hypotheses.
 
     A second metric clusters the hypotheses, as in `Uncertain`: by their answers, or else each
     hypothesis joins the first cluster whose centre it agrees with, or starts a new one. If the
@@ -149,12 +149,12 @@ class Cluster(Options):
     or meanings, then MBR. Separate references are all used.
 
     Args:
-        metric: the metric that judges hypotheses, its name or class, or a function.
+        metric: the metric, its name or class, or a function.
         similarity: the metric that clusters hypotheses. It embeds meanings or structures; or it
             compares answers (`exact-match`, `json-match`) or `outcomes`, for a majority vote within
             whose winner MBR chooses; hypotheses without an answer do not vote.
-        threshold: minimum agreement of a hypothesis with its cluster's centre, as a share of the
-            centre's score against itself.
+        threshold: minimum agreement with the centre of a cluster, as a share of the centre's score
+            against itself.
 
     >>> import minrisk
     >>> samples = ["Yes.", "Yes!", "No, because of the rain.", "Yes, sure.", "No, it rains."]

@@ -72,9 +72,9 @@ class Uncertain(MeasuringStrategy):
 
     Args:
         strategy: the strategy that ranks.
-        threshold: minimum agreement of a hypothesis with its cluster's centre, as a share of the
-            centre's score against itself. Cosines are first converted to 1 - sine of the angle,
-            which is linear in the difference.
+        threshold: minimum agreement with the centre of a cluster, as a share of the centre's score
+            against itself. Cosines are first converted to 1 - sine of the angle, which is linear in
+            the difference.
         seed: seed of the references that estimate the mean utility, if the strategy leaves some
             out.
 

@@ -33,22 +33,22 @@ class CalibrateOptions(Options):
 
     gold: str = flag(
         GOLD, section="Input", metavar="FIELD",
-        help="Field with the gold answer or a reference, or a list of them.")
+        help="Field with the gold answer or reference, or a list of them.")
     verdict: str | None = flag(
         None, section="Input", metavar="FIELD",
-        help="Field with a verdict of people instead: true or false.")
+        help="Field with a human verdict (true or false), instead of --gold.")
     threshold: float | None = flag(
         None, section="Method", metavar="T",
-        help="Score of a right choice against the gold answer, at least, or of an error metric at "
-        "most; 1 of a vote, which needs none.")
+        help="Minimum score of a right choice against the gold answer; for error metrics, the "
+        "maximum. [default for votes: 1]")
     signal: str | None = flag(
         None, section="Method", metavar="NAME",
-        help="Signal to calibrate, such as confidence.share; default: the first in the manual's "
-        "list that the input has.")
+        help="Signal to calibrate, such as confidence.share. [default: the first of the manual's "
+        "list that is in the input]")
     level: float = flag(
         0.5, section="Method", metavar="P", gt=0, lt=1,
-        help="Probability with which the error above a threshold is at most that wanted: near 1, "
-        "few data show none.")
+        help="Probability that the error above a threshold is at most the target. Near 1, more "
+        "data are needed.")
 
 
 class _Line(NamedTuple):

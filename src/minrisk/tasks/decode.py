@@ -38,8 +38,8 @@ REWARD = "reward:"
 _WEIGHTS = (
     "uniform, probabilities (logprobs, length-normalised), confidences (mean-logprob, "
     "lowest-logprob, tail-logprob, certainty) or rewards (reward:METRIC).")
-LIMIT_HELP = "Number of segments to read; default: all."
-NBEST_HELP = "Add the K best hypotheses of each segment; as text or CSV, K lines per segment."
+LIMIT_HELP = "Maximum number of segments to read. [default: all]"
+NBEST_HELP = "Add the K best hypotheses of each segment; text and CSV then have K lines for each."
 FORMAT_HELP = format_help(ChoiceFormat)
 UTILITIES_HELP = "Add the utilities of all hypotheses, and the number of evaluated pairs."
 
@@ -52,11 +52,11 @@ class SampleWeightOptions(Options):
                         help="Weights of samples: " + _WEIGHTS)
     weights_temperature: float | None = flag(
         None, section="Method", metavar="T", gt=0, advanced=True,
-        help="Divisor of log-probabilities, confidences and rewards: above 1, weights are more "
-        "similar.")
+        help="Divisor of log-probabilities, confidences and rewards; values above 1 make the "
+        "weights more similar.")
     keep_confident: float | None = flag(
         None, section="Method", metavar="SHARE", gt=0, le=1, advanced=True,
-        help="Share of the samples that count, the most confident ones by --weights.")
+        help="Share of the samples to keep as references: the most confident by --weights.")
 
     @property
     def sample_weighting(self) -> Weighting:
@@ -101,7 +101,7 @@ class WeightOptions(SampleWeightOptions):
     takes_rewards: ClassVar[bool] = False  # because it also compares weights with others
 
     weights: str = flag("auto", section="Method", metavar="NAME",
-                        help="Weights of references: fields of the input (auto), " + _WEIGHTS)
+                        help="Weights of references: those of the input (auto), " + _WEIGHTS)
 
     def weighting(self, corpus: Corpus, oracle: str | None = None) -> Weighting:
         """The weighting of references, checked against what the corpus has."""
@@ -140,8 +140,8 @@ class SegmentOptions(WeightOptions):
 
     oracle: str | None = flag(
         None, section="Method", metavar="FIELD", advanced=True,
-        help="Field with human references to score against instead of samples: by the same metric, "
-        "an upper bound for each segment.")
+        help="Field with human references to score against, instead of the samples: an upper bound "
+        "by the same metric.")
 
     def decoding(self, corpus: Corpus, strategy: Strategy,
                  reader: type[SampleReader] = SampleReader) -> Decoding:
@@ -155,8 +155,8 @@ class MatrixOutput(Options):
 
     matrix: str | None = flag(
         None, section="Output", metavar="FILE", advanced=True,
-        help="NPZ file for all scores, an array (hypotheses, references) per segment; a folder "
-        "where the output is one.")
+        help="NPZ file for the scores of all pairs, one array (hypotheses, references) per "
+        "segment; a folder if the output is one.")
 
 
 @dataclass(frozen=True)
@@ -202,16 +202,17 @@ class MeasureOptions(Options):
 
     uncertainty: bool = flag(
         False, section="Output",
-        help="Add how far the samples disagree: entropy over clusters of similar ones, and more.")
+        help="Add measures of disagreement among the samples, such as the entropy over clusters.")
     abstain: float | None = flag(
         None, section="Output", metavar="P", ge=0, le=1,
-        help="Abstain (no text) if the largest cluster of similar samples has a smaller share.")
+        help="Abstain (output null) when the largest cluster of similar samples holds less than P "
+        "(0 to 1).")
     calibration: str | None = flag(
         None, section="Output", metavar="FILE",
-        help="File of `minrisk calibrate`: adds the probability that the choice is right.")
+        help="File from `minrisk calibrate`; adds the probability that the choice is right.")
     max_error: float | None = flag(
         None, section="Output", metavar="P", gt=0, lt=1,
-        help="Target error rate of the choices, by the calibration; others have no text.")
+        help="Target error rate: abstain when the probability by --calibration is too low.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -250,8 +251,8 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
     utilities: bool = flag(False, section="Output", help=UTILITIES_HELP)
     confidence: bool = flag(
         False, section="Output",
-        help="Add the margin of each choice, and the probability that very many samples would make "
-        "the same one.")
+        help="Add the margin over the runner-up, and the probability that more samples would lead "
+        "to the same choice.")
 
     def check_collected(self) -> None:
         """Raise InputError for options that only concern an output, if there is none."""

@@ -35,16 +35,16 @@ class TrainingOutput(MatrixOutput):
 
     pairs: PairChoice | None = flag(
         None, section="Output",
-        help="Preference pairs of distinct hypotheses, instead of the best alone.")
+        help="Preference pairs to write, instead of only the best hypothesis.")
     stride: int | None = flag(
         None, section="Output", metavar="K", ge=1,
-        help="Distance in rank between the two hypotheses of a consecutive pair; default: 1.")
+        help="Distance in rank between the two hypotheses of a consecutive pair. [default: 1]")
     prompt: str | None = flag(
         None, section="Output", metavar="TEXT",
-        help="Template of the prompt, with {source} in it; default: the segment's own prompt or "
-        "messages, or its source.")
+        help="Template of the prompt, with {source}. [default: the prompt or messages of the "
+        "segment, else its source]")
     conversational: bool = flag(False, section="Output",
-                                help="Write messages with roles, for chat models.")
+                                help="Write messages with roles, as chat models are trained on.")
     format: TrainingFormat = flag("json", section="Output", metavar="FORMAT",
                                   help=format_help(TrainingFormat))
 

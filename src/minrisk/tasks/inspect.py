@@ -40,16 +40,16 @@ class PageOptions(Options):
     """What a page shows besides the segments."""
 
     show: int = flag(16, section="Output", metavar="K", ge=1,
-                     help="Number of samples of each segment: the best, and with them the worst, "
-                     "the most probable and the best of other clusters.")
+                     help="Number of samples to show of each segment: the best, the worst, the "
+                     "most probable and the best of other clusters.")
     title: str | None = flag(None, section="Output", metavar="TEXT",
-                             help="Title of the page; default: the name of INPUT.")
+                             help="Title of the page. [default: the name of INPUT]")
     reference_field: str = flag(
         REFERENCE, section="Input", metavar="FIELD",
         help="Field of INPUT with a human reference, or a list of them.")
     validation: str | None = flag(
         None, section="Input", metavar="FILE",
-        help="Results of `minrisk validate -o FILE`, for the chart of strategies.")
+        help="File from `minrisk validate -o FILE`; adds the chart of strategies.")
 
 
 class Inspecting:

@@ -41,18 +41,17 @@ class PromptOptions(Options):
 
     input_format: InputFormat = flag(
         "auto", section="Input", advanced=True,
-        help="Format of INPUT; auto detects JSON lines by the name or the first character.")
+        help="Format of INPUT; auto detects it by the file name or the first character.")
     on_blank: OnBlank = flag(
         "copy", section="Input", advanced=True,
-        help="Result of a blank source: a blank output, or a failure.")
+        help="What to do with a blank source: copy it to the output, or fail.")
     num_samples: int = flag(256, "-n", section="Sampling", metavar="N", ge=1,
-                            help="Number of samples of each prompt.")
-    seed: int = flag(0, section="Sampling", metavar="S", ge=0,
-                     help="Seed of all random draws.")
+                            help="Number of samples per prompt.")
+    seed: int = flag(0, section="Sampling", metavar="S", ge=0, help="Random seed.")
     reference_samples: int | None = flag(
         None, section="Sampling", metavar="M", ge=1,
-        help="Number of separate samples as references; --references.FIELD sets fields of their "
-        "sampler.")
+        help="Number of separate samples to use as references; --references.FIELD sets options of "
+        "their sampler.")
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class SampleOutput(Options):
     """What the output of `sample` says about each prompt."""
 
     repeat: bool = flag(False, section="Output",
-                        help="Write equal samples one by one, without counts.")
+                        help="Repeat equal samples, instead of counting them.")
     format: ChoiceFormat = flag("json", section="Output", metavar="FORMAT",
                                 help=format_help(ChoiceFormat))
 

@@ -50,7 +50,8 @@ class TranslationOutput(ChoiceOutput, SampleWeightOptions):
     format: ChoiceFormat = flag("text", section="Output", metavar="FORMAT", help=FORMAT_HELP)
     sampling_workers: int | None = flag(
         None, metavar="W", ge=1, advanced=True,
-        help="Number of workers that sample, on the GPUs; --workers is the number that decode.")
+        help="Number of workers that sample (on the GPUs); --workers then only counts those that "
+        "decode.")
 
     def job(self, sampling: Sampling, strategy: Strategy, config: RunOptions) -> Job:
         weighting, chosen = self.sample_weighting, self.reweighted(strategy)

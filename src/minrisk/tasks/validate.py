@@ -45,17 +45,18 @@ class StudyScope(Options):
     """The criteria of a validation, and the number of segments."""
 
     top: int = flag(20, section="Method", metavar="K", ge=1, advanced=True,
-                    help="Number of best hypotheses among which the exact choice is looked for.")
+                    help="Number of best hypotheses that must include the exact choice, for top-K "
+                    "accuracy.")
     tolerance: float | None = flag(
         None, section="Method", metavar="U", ge=0,
-        help="Utility that a recommended strategy may lose, at the upper end of its 95% "
-        "interval; default: 1% of what exact MBR gains over a random sample.")
-    seed: int = flag(0, section="Method", metavar="S", ge=0, help="Seed of random choices.")
+        help="Maximum loss of utility of the recommended strategy, at the upper end of its 95% "
+        "interval. [default: 1% of the gain of exact MBR over a random sample]")
+    seed: int = flag(0, section="Method", metavar="S", ge=0, help="Random seed.")
     limit: int | None = flag(None, section="Input", metavar="N", ge=1,
                              help=LIMIT_HELP)
     gold: str = flag(GOLD, section="Input", metavar="FIELD",
-                     help="Field with the gold answer. For votes, it adds how often one sample, "
-                     "the choice, and any of k samples is right.")
+                     help="Field with the gold answer; for votes, adds how often one sample, the "
+                     "choice, and any of k samples is right.")
 
 
 class Validating:

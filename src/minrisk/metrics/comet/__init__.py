@@ -153,7 +153,7 @@ class EmbeddingModel(CometModel):
 
 @dataclass(frozen=True)
 class Comet(EstimatorMetric, EmbeddingModel):
-    """a trained metric on sentence embeddings; needs the source, and minrisk[comet]
+    """COMET, a trained metric on sentence embeddings; needs the source and minrisk[comet].
 
     COMET (Rei et al. 2020, 2022) from its official checkpoints, without the package unbabel-comet:
     each distinct text is encoded once, and references can be averaged (Vamvas and Sennrich 2024).
@@ -164,15 +164,15 @@ class Comet(EstimatorMetric, EmbeddingModel):
         dtype: number format; "auto" is fp16 on CUDA (bf16 if values overflow) and fp32 elsewhere.
             On CPUs that support them, "bf16" and "int8" (of the encoder) take about half of the
             time.
-        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is a GPU if there is one.
-        tokens: maximum number of tokens in a batch; None chooses by the device.
+        device: torch device, such as "cuda", "mps" or "cpu"; "auto" is a GPU if there is one.
+        tokens: maximum number of tokens per batch [default: depends on the device].
         encoder: hub name or folder of the encoder's configuration and tokenizer. None takes the
             folder `encoder` beside the checkpoint, or the name in it.
         fast: use packed batches and fused kernels where they can run.
         cache: folder of a cache of embeddings that runs and processes may share [default: no
             cache].
-        aggregation: average of references: "expected" of the outputs of the first layer, exactly,
-            or "mean" of the embeddings, as in the paper.
+        aggregation: how references are averaged: the "expected" output of the first layer, exactly,
+            or the "mean" embedding, as in the paper.
         memory: memory for scoring in GB [default: half of the free memory].
 
     Raises:
@@ -206,7 +206,7 @@ class Comet(EstimatorMetric, EmbeddingModel):
 
 @dataclass(frozen=True)
 class CometQE(ReferenceFree, EmbeddingModel):
-    """a COMET model that judges by the source alone; every strategy then ranks by quality
+    """COMET that judges by the source alone; every strategy then ranks by quality.
 
     A reference-free COMET model (Rei et al. 2020) on sentence embeddings of source and hypothesis.
     Needs minrisk[comet].
@@ -261,7 +261,7 @@ class UnifiedMetric(CometModel):
 
 @dataclass(frozen=True)
 class CometKiwi(ReferenceFree, UnifiedMetric):
-    """a COMET model that reads source and hypothesis together; every strategy ranks by quality
+    """CometKiwi, which reads source and hypothesis; every strategy then ranks by quality.
 
     CometKiwi (Rei et al. 2022b) and other unified COMET models without references. Needs
     minrisk[comet].
@@ -293,7 +293,7 @@ class CometKiwi(ReferenceFree, UnifiedMetric):
 
 @dataclass(frozen=True)
 class XComet(UnifiedMetric):
-    """XCOMET and UniTE, which read source, hypothesis and reference together: pairs only
+    """XCOMET and UniTE, which read source, hypothesis and reference together; pairs only.
 
     XCOMET (Guerreiro et al. 2024), XCOMET-lite (Larionov et al. 2024) and UniTE (Wan et al. 2022),
     0 to 1. The model reads each pair, so that references cannot be averaged. Needs minrisk[comet].

@@ -59,7 +59,7 @@ class _Question:
 
 @dataclass(frozen=True)
 class Judge(ClientOptions, Metric[Objects]):
-    """an LLM on a server that scores a hypothesis against a reference; needs minrisk[openai]
+    """An LLM on a server that scores a hypothesis against a reference; needs minrisk[openai].
 
     A judge reads the prompt (the source), a reference and a hypothesis, and gives a score (Wu,
     Fernandes et al. 2025). If scores have one digit and the server returns log-probabilities, this
@@ -75,30 +75,29 @@ class Judge(ClientOptions, Metric[Objects]):
         model: name that the server knows the model by.
         endpoint: address of the server, such as "http://localhost:8000/v1" [default: the
             environment variable OPENAI_BASE_URL, read when the metric is created].
-        concurrency: number of simultaneous requests.
-        timeout: seconds to wait for a whole response.
+        concurrency: maximum number of simultaneous requests.
+        timeout: time limit for a response, in seconds.
         retries: number of retries after a transient error.
         key_variable: environment variable that holds the API key.
-        rubric: what a good answer is; replaces {rubric} in prompts.
-        lowest: the worst score.
-        highest: the best score; the expected score needs one of at most 9.
-        prompt: template of a prompt for a pair, with {hypothesis} and {reference}; {source},
+        rubric: description of a good answer, which replaces {rubric} in prompts.
+        lowest: lowest score.
+        highest: highest score; the expected score needs one of at most 9.
+        prompt: template of the prompt for a pair, with {hypothesis} and {reference}; {source},
             {rubric}, {lowest} and {highest} are replaced, too. Without {source}, no source is
             needed.
-        quality_prompt: template of a prompt without a reference, with {hypothesis}.
-        choice_prompt: template of a prompt to choose from all, with {candidates}; also {count}.
-        fusion_prompt: template of a prompt to write one text from all, with {candidates}; also
+        quality_prompt: template of the prompt without a reference, with {hypothesis}.
+        choice_prompt: template of the prompt to choose among all, with {candidates}; also {count}.
+        fusion_prompt: template of the prompt to write one text from all, with {candidates}; also
             {count}.
-        fusion_tokens: maximum number of tokens of such a text.
+        fusion_tokens: maximum number of tokens of a fused text.
         system: system message before every prompt.
         answer: regular expression of the score in an answer, or of its first group [default: the
             first number].
-        logprobs: request log-probabilities, for the expected score.
-        temperature: divisor of the logits; 0 is greedy.
-        max_tokens: maximum number of tokens of an answer; a model that reasons first needs more.
-        extra: further fields of a request as a JSON object, such as {"top_k": 1}; null leaves one
-            out.
-        max_characters: maximum number of characters of a prompt; a longer one is an error.
+        logprobs: request log-probabilities, which the expected score needs.
+        temperature: temperature of sampling; 0 is greedy.
+        max_tokens: maximum number of tokens of an answer; reasoning models need more.
+        extra: further request fields as a JSON object, such as {"top_k": 1}; null removes a field.
+        max_characters: maximum number of characters of a prompt; longer ones are errors.
         cache: SQLite file with the answers, which runs and processes may share.
 
     Raises:

@@ -30,7 +30,7 @@ _MAX_SMOOTH_VALUE = 1000
 
 @dataclass(frozen=True)
 class BLEU(NgramMetric):
-    """token n-gram precision with a brevity penalty, 0 to 100
+    """Sentence BLEU: n-gram precision with a brevity penalty, 0 to 100.
 
     Sentence BLEU (Papineni et al. 2002), equal to sacreBLEU's scores pair by pair, and corpus BLEU
     in `minrisk.score`. References can be averaged, by their n-gram counts and lengths.
@@ -39,7 +39,7 @@ class BLEU(NgramMetric):
         order: maximum order of n-grams.
         tokenize: tokenizer of sacreBLEU; "13a", "zh", "char" and "none" are built in, the others
             need minrisk[bleu].
-        smooth_method: smoothing of orders without a match, as sacreBLEU names it.
+        smooth_method: smoothing of n-gram orders without a match, by sacreBLEU's names.
         smooth_value: smoothing value of "floor" or "add-k" [default: 0.1 or 1].
         effective_order: limit the order of n-grams to the length of the hypothesis.
         lowercase: ignore case.

@@ -20,7 +20,7 @@ _MAX_BETA = 1000
 
 @dataclass(frozen=True)
 class ChrF(NgramMetric):
-    """character (and word) n-gram F-score, 0 to 100
+    """Character n-gram F-score (chrF, chrF++), 0 to 100.
 
     chrF (Popović 2015) and, with `word_order=2`, chrF++ (Popović 2017), equal to sacreBLEU's scores
     pair by pair and as a corpus. References can be averaged, by their n-gram counts.
@@ -29,9 +29,9 @@ class ChrF(NgramMetric):
         order: maximum order of character n-grams.
         word_order: maximum order of word n-grams; 0 is chrF, 2 is chrF++.
         beta: weight of recall relative to precision.
-        whitespace: include white space in character n-grams.
+        whitespace: include whitespace in character n-grams.
         lowercase: ignore case.
-        eps_smoothing: mean of the F-scores of all orders, as in chrF++.py and NLTK. Otherwise, the
+        eps_smoothing: average the F-scores of all orders, as chrF++.py and NLTK do. Otherwise, the
             score is the F-score of mean precision and recall.
 
     Raises:

@@ -26,14 +26,14 @@ _F1 = 1.0, False  # beta, eps_smoothing
 
 @dataclass(frozen=True)
 class Rouge(NgramMetric):
-    """ROUGE-N, the F1 of word n-grams, 0 to 1; for text in ASCII letters
+    """ROUGE-N, the F1 of word n-grams, 0 to 1; for text in ASCII letters.
 
     ROUGE (Lin 2004), equal to the scores of `rouge-score`, whose words are lower-case ASCII letters
     and digits. References can be averaged, by their n-gram counts.
 
     Args:
         n: order of the word n-grams: 1 for ROUGE-1, 2 for ROUGE-2.
-        stemmer: compare Porter stems, not words; needs minrisk[rouge].
+        stemmer: compare Porter stems instead of words; needs minrisk[rouge].
 
     >>> import minrisk
     >>> rouge = minrisk.Rouge(n=2)
@@ -77,13 +77,13 @@ class Rouge(NgramMetric):
 
 @dataclass(frozen=True)
 class RougeL(SequenceMetric):
-    """ROUGE-L, the F1 of the longest common subsequence, 0 to 1; needs minrisk[rouge]
+    """ROUGE-L, the F1 of the longest common subsequence, 0 to 1; needs minrisk[rouge].
 
     The sentence-level ROUGE-L of `rouge-score` (Lin 2004), on lower-case words of ASCII letters and
     digits.
 
     Args:
-        stemmer: compare Porter stems, not words.
+        stemmer: compare Porter stems instead of words.
 
     >>> import minrisk
     >>> rouge = minrisk.RougeL()

@@ -241,7 +241,7 @@ _FIELDS, _BY_SOURCE = ("hypothesis", "reference", "source"), ("hypothesis", "sou
 
 @dataclass(frozen=True)
 class Command(PairwiseMetric):
-    """a program that reads pairs and writes scores, as JSON lines: --metric command:PROGRAM
+    """Your own program, which scores pairs as JSON lines: --metric command:PROGRAM.
 
     It reads {"hypothesis": "...", "reference": "..."} per line, with "source" if the option is set;
     it writes a number or {"score": number} per line, in order, and flushes its output. It is
@@ -254,7 +254,7 @@ class Command(PairwiseMetric):
             reference. The metric then works with `rerank`, too.
         timeout: seconds to wait for an answer before the run fails.
         restarts: number of consecutive restarts without an answer before the run fails.
-        error: negate the scores, of which lower is better.
+        error: negate the scores, because lower is better.
 
     Raises:
         InputError: if there is no command; when it is used, if the program cannot be started, does

@@ -19,7 +19,7 @@ from minrisk.plugins import InputError, option
 
 @dataclass(frozen=True)
 class Python(PairwiseMetric):
-    """a function or metric class of yours: --metric python:package.module:function
+    """Your own function or metric class: --metric python:package.module:function.
 
     The function is imported by name, so that workers and other machines can import it, too. In
     Python, a function itself is also a metric: `minrisk.decode(samples, metric=function)`. A
@@ -30,8 +30,8 @@ class Python(PairwiseMetric):
         source: pass the source as a third argument.
         by_source: judge by the source alone, as a reward does: pass hypothesis and source, no
             reference. The metric then works with `rerank`, too.
-        lists: call it once, with a list for each argument; it returns a list of scores.
-        error: negate the scores, of which lower is better.
+        lists: call it once with a list for each argument; it returns a list of scores.
+        error: negate the scores, because lower is better.
 
     Raises:
         InputError: when it is used, if there is no such function, or if it fails or returns

@@ -32,18 +32,18 @@ class _Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class ExactMatch(Metric[WeightedRows]):
-    """1 where two texts give the same answer, else 0: a vote among reasoned answers
+    """1 if two texts give the same answer, else 0: a majority vote over extracted answers.
 
     Utilities are shares of the votes: self-consistency (Wang et al. 2023). A sample that the
     pattern does not match has no answer and agrees with no text. A given reference that it does not
     match is an answer as a whole, so that gold answers may be plain.
 
     Args:
-        pattern: regular expression of the answer (its first group that matched, if any). None is
-            the whole text. Write groups that are only a part of the answer as (?:...).
+        pattern: regular expression of the answer, or of its first matching group. None is the whole
+            text. Write groups that are only a part of the answer as (?:...).
         pick: which match of the pattern is the answer, "first" or "last".
         lowercase: ignore case.
-        whitespace: compare white space too.
+        whitespace: compare whitespace too.
         numbers: compare numbers by value, so that 1,000.0 equals 1000.
 
     Raises:
@@ -167,7 +167,7 @@ def _ascii(digits: str) -> str:
 
 @dataclass(frozen=True)
 class Outcomes(ExactMatch):
-    """1 where two samples had the same outcome, else 0: a vote by what programs print
+    """1 if two samples had the same outcome, else 0: a vote over what programs print.
 
     Outcomes are given with the samples, as the field `outcomes` of JSON lines or the argument of
     that name: what each sample printed or returned when you executed it. Nothing is executed here.
@@ -175,11 +175,11 @@ class Outcomes(ExactMatch):
     too. MBR-EXEC (Shi et al. 2022) and AlphaCode (Li et al. 2022) use such votes.
 
     Args:
-        pattern: regular expression of the part to compare (its first group that matched, if any).
-            None is the whole outcome.
+        pattern: regular expression of the part to compare, or of its first matching group. None is
+            the whole outcome.
         pick: which match of the pattern to compare, "first" or "last".
         lowercase: ignore case.
-        whitespace: compare white space too.
+        whitespace: compare whitespace too.
         numbers: compare numbers by value, so that 1,000.0 equals 1000.
 
     Raises:

@@ -21,14 +21,14 @@ FieldPath = tuple[str, ...]  # field names, with [] for every item of a list
 
 @dataclass(frozen=True)
 class JsonMatch(Metric[Objects]):
-    """1 where two texts hold the same JSON value, else 0; or the share of fields that agree
+    """1 if two texts contain the same JSON value, else 0; or the share of equal fields.
 
     Layout, the order of keys and the spelling of numbers (1.0 is 1) do not matter. The value may be
     in a code block, or follow other words. A text without JSON agrees with no other.
 
     Args:
-        by: whole values ("equal"), or the share of fields that agree ("field"): 2 * common /
-            (fields of both).
+        by: compare whole values ("equal"), or score the share of equal fields ("field"): 2 * common
+            / (fields of both).
         ignore: paths of fields to ignore, such as "id,items[].time".
 
     >>> import minrisk

@@ -31,7 +31,7 @@ _RESTARTS = 2
 
 @dataclass(frozen=True)
 class Symbolic(Metric[Objects]):
-    r"""1 where two texts give the same mathematical answer, else 0; needs minrisk[math]
+    r"""1 if two texts give the same mathematical answer, else 0; needs minrisk[math].
 
     The answer is the content of the last \boxed{}, or follows "answer is" or "####", or else is the
     only expression in the last sentence, unless that is truncated. 1/2 equals 0.5 and \frac{1}{2},
@@ -40,7 +40,7 @@ class Symbolic(Metric[Objects]):
     characters has no answer, and agrees with no other.
 
     Args:
-        timeout: seconds after which a comparison without a result fails.
+        timeout: time limit of a comparison, in seconds.
 
     >>> Symbolic(timeout=10.0).name
     'symbolic'

@@ -31,7 +31,7 @@ class _Given(str):
 
 @dataclass(frozen=True)
 class Cached(WrapperMetric):
-    """a cache of the scores of another metric: --metric cached:NAME
+    """A cache of the scores of another metric: --metric cached:NAME.
 
     The key of a score is the texts, every option of the metric, the version of minrisk, and the
     content of the files behind the metric: a function's module, a program, a model's folder.

@@ -42,7 +42,7 @@ class _CombinedFeatures:
 
 @dataclass(frozen=True)
 class Combined(DerivedMetric[_CombinedFeatures]):
-    """a weighted sum of metrics: --metric chrf*0.5+comet; averages references if all of them do
+    """A weighted sum of metrics, such as --metric chrf*0.5+comet.
 
     Args:
         metrics: the metrics, each by object, class or name.
@@ -237,7 +237,7 @@ def _rank_shares(scores: Floats, whole: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Symmetric(WrapperMetric):
-    """the mean of both directions of a metric: --metric symmetric:NAME
+    """The mean of a metric in both directions: --metric symmetric:NAME.
 
     The score of a pair is the mean of u(h, r) and u(r, h); references cannot be averaged.
 
@@ -284,7 +284,7 @@ class Symmetric(WrapperMetric):
 
 @dataclass(frozen=True)
 class Cutoff(WrapperMetric):
-    """scores of a metric where they reach a threshold, else nothing: --metric cutoff:NAME
+    """The scores of a metric that reach a threshold: --metric cutoff:NAME.
 
     Only references that are similar to a hypothesis add to its utility, so that the choice is
     typical of one kind of text, rather than a compromise between several (Eikema et al. 2025).

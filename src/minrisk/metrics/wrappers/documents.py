@@ -50,7 +50,7 @@ class DocumentFeatures:
 
 @dataclass(frozen=True)
 class Documents(WrapperMetric):
-    """documents by the best matching of their sentences by a metric: --metric documents:NAME
+    """The best matching of the sentences of two documents: --metric documents:NAME.
 
     MBR-OT (Jinnai 2025): the score of two documents is the maximum mean score of a transport plan
     between their sentences, so that sentences may be reordered, merged or split. References cannot

@@ -27,7 +27,7 @@ _CPU_SAMPLES_PER_BATCH, _CPU_BEAMS_PER_BATCH = 512, 64
 
 @dataclass(frozen=True)
 class Transformers(Sampler):
-    """any model of transformers that translates or continues a text; needs minrisk[hf]
+    """Any transformers model that translates or continues a text; needs minrisk[hf].
 
     Ancestral sampling with the truncations of transformers, which runs the model once for every
     distinct prefix of the samples, or beam search.
@@ -46,28 +46,27 @@ class Transformers(Sampler):
 
     Args:
         model: hub name or folder of the model.
-        epsilon: minimum probability of a token (epsilon sampling, Hewitt et al. 2022).
-        eta: minimum probability of a token, lower where the entropy is high (eta sampling).
-        top_k: number of most likely tokens to sample from; 0 is all.
-        top_p: probability mass of the most likely tokens to sample from (nucleus sampling).
-        min_p: minimum probability of a token relative to that of the most likely one.
-        temperature: divisor of the logits, before truncation.
-        beams: number of beams of a beam search instead of sampling; 1 is greedy, 0 samples.
-        max_tokens: maximum number of tokens of a sample; None takes it from the generation config.
+        epsilon: minimum probability of a token. Epsilon sampling (Hewitt et al. 2022).
+        eta: eta sampling: an epsilon that adapts to the entropy.
+        top_k: number of most likely tokens to keep; 0 is all.
+        top_p: nucleus sampling: probability mass to keep.
+        min_p: minimum probability of a token relative to the most likely one.
+        temperature: temperature of sampling. It divides the logits before truncation.
+        beams: number of beams of a beam search; 1 is greedy, 0 is sampling.
+        max_tokens: maximum number of tokens of a sample [default: the model's].
         min_tokens: minimum number of tokens of a sample.
-        source_language: source language as the model's own code, for models that have codes.
-        target_language: target language as the model's own code, for models that have codes.
-        prompt: template of the prompt, with {source} for the source; for causal models.
+        source_language: source language, as the model's own code.
+        target_language: target language, as the model's own code.
+        prompt: prompt template with {source}, for causal models.
         system: system message of chats that have none.
         stop: text that ends a sample, or a JSON list of texts.
-        window: number of consecutive tokens of `lowest_logprob`, and of last ones of
-            `tail_logprob`.
-        overlong: treatment of a source that is longer than the model takes: "cut" or "error".
-        device: "cuda", "cpu", or "auto" for a GPU if there is one.
+        window: number of tokens that `lowest_logprob` and `tail_logprob` average.
+        overlong: sources over the model's limit: truncate ("cut") or fail ("error").
+        device: device to run on; "auto" is a GPU if there is one.
         dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere. "int8" is for CPUs; it
             changes the distribution a little.
-        rows: maximum number of samples generated in parallel; None for as many as fit into memory.
-        memory: budget of the KV cache in GB; None for half of the free memory.
+        rows: number of sequences decoded in parallel [default: as many as fit into memory].
+        memory: budget of the KV cache in GB [default: half of the free memory].
 
     Raises:
         InputError: if a value is out of range, or options contradict each other; when it is used,
@@ -91,32 +90,27 @@ class Transformers(Sampler):
     cost: ClassVar[str] = "one run of the model for each distinct prefix of the samples"
     takes_messages: ClassVar[bool] = True
 
-    model: str = option(help="hub name or folder of the model")
-    epsilon: float = option(0.0, ge=0, lt=1, help="minimum probability of a token")
-    eta: float = option(0.0, ge=0, lt=1, help="the same, lower at high entropy")
-    top_k: int = option(0, ge=0, help="number of most likely tokens to sample from; 0 is all")
-    top_p: float = option(1.0, gt=0, le=1, help="mass of the most likely tokens to sample from")
-    min_p: float = option(0.0, ge=0, lt=1,
-                          help="minimum probability relative to the most likely token")
-    temperature: float = option(1.0, gt=0, help="divisor of the logits, before truncation")
-    beams: int = option(0, ge=0, help="beams of a beam search, not sampling; 1 is greedy")
-    max_tokens: int | None = option(None, ge=1, help="maximum number of tokens of a sample")
-    min_tokens: int = option(0, ge=0, help="tokens before a sample may end")
-    source_language: str | None = option(None, help="source language, as the model's own code")
-    target_language: str | None = option(None, help="target language, as the model's own code")
-    prompt: str | None = option(None, help="template of the prompt, with {source} for the source")
-    system: str | None = option(None, help="system message of chats that have none")
-    stop: str | None = option(None, help="text that ends a sample, or a JSON list of texts")
-    window: int = option(WINDOW, ge=1, help="consecutive tokens in a group of lowest_logprob and "
-                         "tail_logprob")
-    overlong: Literal["cut", "error"] = option("cut", help="treatment of overlong sources")
-    device: str = option("auto", help="cuda or cpu; auto is the best there is")
-    dtype: Literal["auto", "fp32", "bf16", "fp16", "int8"] = option(
-        "auto", help="number format; auto is bf16 on CUDA, fp32 elsewhere")
-    rows: int | None = option(None, ge=1, help="maximum number of samples at a time",
-                              affects_results=False)
-    memory: float | None = option(None, gt=0, affects_results=False,
-                                  help="gigabytes for the KV cache; half of the free ones")
+    model: str = option()
+    epsilon: float = option(0.0, ge=0, lt=1)
+    eta: float = option(0.0, ge=0, lt=1)
+    top_k: int = option(0, ge=0)
+    top_p: float = option(1.0, gt=0, le=1)
+    min_p: float = option(0.0, ge=0, lt=1)
+    temperature: float = option(1.0, gt=0)
+    beams: int = option(0, ge=0)
+    max_tokens: int | None = option(None, ge=1)
+    min_tokens: int = option(0, ge=0)
+    source_language: str | None = option(None)
+    target_language: str | None = option(None)
+    prompt: str | None = option(None)
+    system: str | None = option(None)
+    stop: str | None = option(None)
+    window: int = option(WINDOW, ge=1)
+    overlong: Literal["cut", "error"] = option("cut")
+    device: str = option("auto")
+    dtype: Literal["auto", "fp32", "bf16", "fp16", "int8"] = option("auto")
+    rows: int | None = option(None, ge=1, affects_results=False)
+    memory: float | None = option(None, gt=0, affects_results=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

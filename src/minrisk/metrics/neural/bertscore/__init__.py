@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BertScore(NeuralModel):
-    """tokens matched greedily by their embeddings in any encoder; needs minrisk[neural]
+    """BERTScore, a greedy matching of token embeddings; needs minrisk[neural].
 
     BERTScore (Zhang et al. 2020), equal to `bert-score`'s, -1 to 1 without a baseline.
 
     Args:
         model: hub name or folder of an encoder of transformers.
         dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
-        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is a GPU if there is one.
-        tokens: maximum number of tokens in a batch; None chooses by the device.
+        device: torch device, such as "cuda", "mps" or "cpu"; "auto" is a GPU if there is one.
+        tokens: maximum number of tokens per batch [default: depends on the device].
         layer: layer whose hidden states are compared [default: bert-score's choice for the model].
-        part: which score to use: "f1", "precision" or "recall".
-        idf: source of inverse document frequencies: a file with a text per line, or "references",
+        part: score to use: "f1", "precision" or "recall".
+        idf: source of inverse document frequencies: a file with one text per line, or "references",
             the distinct references of the segment. None weighs all tokens equally.
-        baseline: file of baseline scores, in bert-score's format, to rescale scores with.
+        baseline: file of baseline scores in bert-score's format, for rescaling.
 
     Raises:
         InputError: when it is used, if a file cannot be read, or no layer is known for the model.

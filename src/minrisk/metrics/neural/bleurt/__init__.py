@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bleurt(CrossEncoder):
-    """BLEURT-20 and its distilled models, in their PyTorch format: pairs only; minrisk[neural]
+    """BLEURT-20 and its distilled models, in PyTorch; pairs only; needs minrisk[neural].
 
     BLEURT-20 (Sellam et al. 2020; Pu et al. 2021), about 0 to 1: a RemBERT that reads reference and
     hypothesis together, so that references cannot be averaged.
@@ -27,8 +27,8 @@ class Bleurt(CrossEncoder):
     Args:
         model: hub name or folder of the model, such as "lucadiliello/BLEURT-20-D12".
         dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
-        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is a GPU if there is one.
-        tokens: maximum number of tokens in a batch; None chooses by the device.
+        device: torch device, such as "cuda", "mps" or "cpu"; "auto" is a GPU if there is one.
+        tokens: maximum number of tokens per batch [default: depends on the device].
 
     Raises:
         InputError: when it is used, if the model is not a BLEURT-20 model.

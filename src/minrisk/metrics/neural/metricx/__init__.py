@@ -25,7 +25,7 @@ _PUBLISHED_NAME = re.compile(r"metricx-(23|24)(-qe)?")  # names of published mod
 
 @dataclass(frozen=True)
 class MetricX(CrossEncoder):
-    """MetricX-24 and MetricX-23, an error from 0 to 25 (negated): pairs only; minrisk[neural]
+    """MetricX-24 and MetricX-23, an error from 0 to 25 (negated); needs minrisk[neural].
 
     MetricX (Juraska et al. 2023, 2024): an mT5 that reads source, hypothesis and reference
     together, so that references cannot be averaged. The error is negated, so that higher is better.
@@ -33,8 +33,8 @@ class MetricX(CrossEncoder):
     Args:
         model: hub name or folder of the model.
         dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
-        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is a GPU if there is one.
-        tokens: maximum number of tokens in a batch; None chooses by the device.
+        device: torch device, such as "cuda", "mps" or "cpu"; "auto" is a GPU if there is one.
+        tokens: maximum number of tokens per batch [default: depends on the device].
         tokenizer: hub name or folder of mT5's tokenizer.
         version: input format, "24" (with the source) or "23" (without it).
 
@@ -87,7 +87,7 @@ class MetricX(CrossEncoder):
 
 @dataclass(frozen=True)
 class MetricXQE(ReferenceFree, MetricX):
-    """MetricX-24 and MetricX-23-QE by the source alone; every strategy then ranks by quality
+    """MetricX by the source alone; every strategy then ranks by quality.
 
     MetricX (Juraska et al. 2023, 2024) without references: an estimate of the error of a
     hypothesis, given its source, from 0 to 25 and negated. Needs minrisk[neural].

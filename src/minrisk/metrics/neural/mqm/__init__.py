@@ -30,15 +30,15 @@ _GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, WSL
 
 @dataclass(frozen=True)
 class MQM(EstimatorMetric):
-    """small bundled metric, trained on expert judgements; needs the source, and minrisk[embedding]
+    """Small bundled metric, trained on expert judgements; needs a source and minrisk[embedding].
 
     COMET's estimator on multilingual sentence embeddings, trained by experiments/mqm on MQM
     annotations of WMT. It runs in NumPy, or by torch on a GPU.
 
     Args:
         model: file of weights written by experiments/mqm [default: the bundled one].
-        aggregation: average of references: "expected" of the outputs of the first layer, exactly,
-            or "mean" of the embeddings.
+        aggregation: how references are averaged: the "expected" output of the first layer, exactly,
+            or the "mean" embedding.
         device: "numpy", or a device of torch; "auto" is "cuda" if there is a GPU, else "numpy".
         cache: folder of a cache of embeddings that runs and processes may share [default: no
             cache].

@@ -26,7 +26,7 @@ class RewardScorer(Protocol):
 
 @dataclass(frozen=True)
 class Reward(ReferenceFree, NeuralModel):
-    """a reward model, which judges by the source alone: a classifier of transformers, or a server
+    """A reward model, which judges by the source alone: a transformers classifier or a server.
 
     A sequence-classification model of transformers: the reward is the logit of its only label, or
     the probability of one of several. Source and hypothesis are a chat if the tokenizer has a chat
@@ -38,13 +38,13 @@ class Reward(ReferenceFree, NeuralModel):
     Args:
         model: hub name or folder of the model; with `endpoint`, its name on the server.
         dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
-        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is a GPU if there is one.
-        tokens: maximum number of tokens in a batch; None chooses by the device.
+        device: torch device, such as "cuda", "mps" or "cpu"; "auto" is a GPU if there is one.
+        tokens: maximum number of tokens per batch [default: depends on the device].
         label: name of the label whose probability is the reward, for a model with several labels.
         chat: use the tokenizer's chat template, if it has one.
-        endpoint: address of a server with /rerank that scores instead, such as
+        endpoint: address of a server with /rerank that computes the rewards instead, such as
             "http://localhost:8000/v1".
-        timeout: seconds to wait for a whole response of the server.
+        timeout: time limit for a response of the server, in seconds.
         retries: number of retries after a transient error.
         key_variable: environment variable that holds the server's key.
 
