@@ -97,6 +97,11 @@ def served_methods(judge: minrisk.Judge, subset: int) -> dict[str, Method]:
     }
 
 
+def without_server(kind: str) -> str:
+    """The method that methods of a server are compared with."""
+    return "MBR by embedding" if kind == "facts" else "majority"
+
+
 def qualities(kind: str, texts: Sequence[str], gold: Any) -> list[float]:
     """How good each text is, from 0 to 1: right or wrong, or for summaries the share of facts."""
     if kind == "facts":

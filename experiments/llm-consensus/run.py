@@ -32,7 +32,16 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE), str(HERE.parents[1] / "benchmarks")]
 import machine
-from methods import METHODS, Fields, Method, can_run, kind_of, qualities, served_methods
+from methods import (
+    METHODS,
+    Fields,
+    Method,
+    can_run,
+    kind_of,
+    qualities,
+    served_methods,
+    without_server,
+)
 from tables import write
 
 import minrisk
@@ -204,20 +213,24 @@ def lines_of(options: argparse.Namespace) -> list[Fields]:
         path.exists()) else []
 
 
-def served_rows(path: str, task: str, problems: Sequence[Problem],
-                lines: Sequence[Fields]) -> Iterator[Fields]:
-    """Methods that asked a server beside a vote and one sample, of the same samples."""
-    by_id = {problem.id: problem for problem in problems}
-    own = [line for line in lines if line["file"] == path and line["task"] == task]
-    for method in dict.fromkeys(line["method"] for line in own):
-        found = [line for line in own if line["method"] == method]
-        n = found[0]["samples"]
-        blocks = [by_id[line["id"]].records(n, 1)[0] for line in found]
-        single = np.array([np.mean(by_id[line["id"]].qualities(block["samples"]))
-                           for line, block in zip(found, blocks, strict=True)])
-        values = np.array([by_id[line["id"]].qualities([line["text"] or ""])[0] for line in found])
+def served_rows(lines: Sequence[Fields], by_id: Mapping[str, Problem]) -> Iterator[Fields]:
+    """Methods that asked a server beside one sample and the choice without it, of the same samples.
+    """
+    for method in dict.fromkeys(line["method"] for line in lines):
+        found = [line for line in lines if line["method"] == method]
+        problems = [by_id[line["id"]] for line in found]
+        n, kind = found[0]["samples"], problems[0].kind
+        blocks = [problem.records(n, 1)[0] for problem in problems]
+        single = np.array([np.mean(problem.qualities(block["samples"]))
+                           for problem, block in zip(problems, blocks, strict=True)])
+        choices, _ = chosen(METHODS[without_server(kind)], kind, blocks)
+        texts = ([choice.text for choice in choices], [line["text"] for line in found])
+        unserved, values = (np.array([problem.qualities([text or ""])[0] for problem, text
+                                      in zip(problems, own, strict=True)]) for own in texts)
         yield {"method": method, "n": n, "problems": len(found), **summary(values, single),
-               "one": float(single.mean()),
+               "one": float(single.mean()), "without_server": float(unserved.mean()),
+               "values": {"served": values.tolist(), "without_server": unserved.tolist(),
+                          "one": single.tolist()},
                "failed": sum(line["error"] is not None for line in found),
                "kept": sum(bool(line["kept"]) for line in found),
                "seconds": float(np.mean([line["seconds"] for line in found])),
@@ -262,7 +275,9 @@ def main() -> None:
                 "kind": problems[0].kind,
                 "rows": [row for n in sorted(options.sizes, reverse=True)  # blocks share samples
                          for row in evaluate(problems, n)],
-                "served": [*served_rows(path, task, problems, lines)]})
+                "served": [*served_rows(
+                    [line for line in lines if (line["file"], line["task"]) == (path, task)],
+                    {problem.id: problem for problem in problems})]})
     result = rounded({"machine": machine.describe(), "tasks": found})
     output: Path = options.output
     (output / "results.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -10,6 +10,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parents[1] / "benchmarks"))  # what all experiments share
 
+import numpy as np
 import pages
 
 Fields = dict[str, Any]
@@ -22,16 +23,32 @@ def write(result: Fields, readme: Path) -> None:
 
 def tables(result: Fields) -> str:
     found = result["tasks"]
-    parts = [f"Chosen on {pages.machine_line(result['machine'])}"]
+    parts = [f"Chosen on {pages.machine_line(result['machine'])}", _overview(found)]
     for model in dict.fromkeys(task["model"] for task in found):
         own = [task for task in found if task["model"] == model]
-        parts += [f"**{model}**: quality of the choice, in % (gain over one sample)",
-                  _quality(own), f"**{model}**: by the number of samples", _by_size(own),
-                  f"**{model}**: how far the confidence of votes and of MBR can be trusted",
+        parts += [f"## {model}: quality of the choice, in % (gain over one sample)",
+                  _quality(own), f"## {model}: by the number of samples", _by_size(own),
+                  f"## {model}: how far the confidence of votes and of MBR can be trusted",
                   _signals(own)]
         if any(task["served"] for task in own):
-            parts += [f"**{model}**: the model as its own judge", _served(own)]
+            parts += [f"## {model}: the model as its own judge",
+                      _served_overall(own), _served(own)]
     return "\n\n".join(parts)
+
+
+_OVERVIEW = ("one sample", "most probable", "majority", "vote by mean logprob (CISC)",
+             "vote by self-certainty", "symbolic", "MBR by chrF", "MBR by embedding",
+             "any right (pass@n)")
+
+
+def _overview(tasks: Sequence[Fields]) -> str:
+    """One row for each task and model, with all samples."""
+    rows = []
+    for task in tasks:
+        found = _largest(task)
+        rows.append([task["task"], task["model"].removesuffix("-Instruct"),
+                     *(_cell(found.get(name)) for name in _OVERVIEW)])
+    return pages.table(["task", "model", *_OVERVIEW], rows)
 
 
 def _largest(task: Fields) -> dict[str, Fields]:
@@ -95,10 +112,34 @@ def _signals(tasks: Sequence[Fields]) -> str:
 
 
 def _served(tasks: Sequence[Fields]) -> str:
-    return pages.table(
-        ["task", "method", "problems", "one of the same samples", "quality (gain)", "failed",
-         "new texts", "requests", "tokens read", "tokens written", "seconds"],
-        ([task["task"], row["method"], str(row["problems"]), f"{row['one']:.1%}", _cell(row),
-          str(row["failed"]), str(row["kept"]), f"{row['requests']:.1f}",
-          f"{row['prompt_tokens']:,.0f}", f"{row['completion_tokens']:,.0f}",
-          f"{row['seconds']:.1f}"] for task in tasks for row in task["served"]))
+    head = ["task", "method", "problems", "one of the same samples", "their vote or MBR",
+            "quality (gain)", "failed", "new texts", "requests", "tokens read", "tokens written",
+            "seconds"]
+    return pages.table(head, (
+        [task["task"], row["method"], str(row["problems"]), f"{row['one']:.1%}",
+         f"{row['without_server']:.1%}", _cell(row), str(row["failed"]), str(row["kept"]),
+         f"{row['requests']:.1f}", f"{row['prompt_tokens']:,.0f}",
+         f"{row['completion_tokens']:,.0f}", f"{row['seconds']:.1f}"]
+        for task in tasks for row in task["served"]))
+
+
+def _served_overall(tasks: Sequence[Fields]) -> str:
+    """All problems that have an answer together, paired with the vote of the same samples."""
+    rows = []
+    own = [row for task in tasks if task["kind"] != "facts" for row in task["served"]]
+    for method in dict.fromkeys(row["method"] for row in own):
+        served, vote, one = (np.concatenate([row["values"][name] for row in own
+                                             if row["method"] == method])
+                             for name in ("served", "without_server", "one"))
+        rows.append([method, len(served), f"{one.mean():.1%}", f"{vote.mean():.1%}",
+                     f"{served.mean():.1%}", _difference(served - one), _difference(served - vote)])
+    return pages.table(["all tasks with an answer", "problems", "one sample", "majority", "quality",
+                        "over one sample", "over the majority"], rows)
+
+
+def _difference(values: Any) -> str:
+    """The mean in points, and its 95% interval by resampling problems."""
+    rows = np.random.default_rng(0).integers(0, values.size, (2000, values.size))
+    low, high = np.quantile(values[rows].mean(axis=1), [0.025, 0.975])
+    return (f"{100 * values.mean():+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
+            .replace("-", "−"))
