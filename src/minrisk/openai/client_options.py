@@ -20,23 +20,18 @@ from minrisk.openai.client import Client, Health
 from minrisk.openai.completions import API, Capabilities, Completions
 
 KEY, ADDRESS = "OPENAI_API_KEY", "OPENAI_BASE_URL"  # environment variables
-ENDPOINT_HELP = f"address of the server, such as http://localhost:8000/v1 [default: {ADDRESS}]"
 
 
 @dataclass(frozen=True)
 class ClientOptions(Options):
     """The model, the server, and how requests are sent to it."""
 
-    model: str = option(help="name of the model on the server")
-    endpoint: str | None = option(None, help=ENDPOINT_HELP)
-    concurrency: int = option(8, ge=1, affects_results=False,
-                              help="maximum number of simultaneous requests")
-    timeout: float = option(600.0, gt=0, affects_results=False,
-                            help="time limit for a response, in seconds")
-    retries: int = option(6, ge=0, help="number of retries after a transient error",
-                         affects_results=False)
-    key_variable: str = option(KEY, affects_results=False,
-                               help="environment variable with the API key")
+    model: str = option()
+    endpoint: str | None = option(None)
+    concurrency: int = option(8, ge=1, affects_results=False)
+    timeout: float = option(600.0, gt=0, affects_results=False)
+    retries: int = option(6, ge=0, affects_results=False)
+    key_variable: str = option(KEY, affects_results=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -79,10 +79,10 @@ class Ensemble(Sampler):
     name = "ensemble"
 
     samplers: tuple[Sampler, ...] = dataclasses.field(
-        metadata={"help": "samplers", "inner": True, "convert": _convert})
-    samples: tuple[int, ...] | None = option(None, ge=1, help="number of samples of each")
-    weights: tuple[float, ...] | None = option(None, gt=0, help="weight of a sample of each")
-    names: tuple[str, ...] | None = option(None, help="name of each")
+        metadata={"inner": True, "convert": _convert})
+    samples: tuple[int, ...] | None = option(None, ge=1)
+    weights: tuple[float, ...] | None = option(None, gt=0)
+    names: tuple[str, ...] | None = option(None)
 
     def __post_init__(self) -> None:
         super().__post_init__()

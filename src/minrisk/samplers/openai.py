@@ -54,8 +54,8 @@ class Endpoint(ClientOptions, Sampler):
 
     Args:
         model: name of the model on the server.
-        endpoint: address of the server, such as "http://localhost:8000/v1" [default: the
-            environment variable OPENAI_BASE_URL, read when the sampler is created].
+        endpoint: address of the server, such as "http://localhost:8000/v1" [default:
+            OPENAI_BASE_URL]. The environment variable is read when the sampler is created.
         api: the server's interface, "chat" or "completions".
         prompt: template of the prompt, with {source}.
         system: system message of chats that have none.
@@ -79,7 +79,7 @@ class Endpoint(ClientOptions, Sampler):
         concurrency: maximum number of simultaneous requests.
         timeout: time limit for a response, in seconds.
         retries: number of retries after a transient error.
-        key_variable: environment variable that holds the API key.
+        key_variable: environment variable with the API key.
 
     Raises:
         InputError: if an option is invalid, or there is no address of a server.

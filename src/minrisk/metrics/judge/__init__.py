@@ -72,13 +72,13 @@ class Judge(ClientOptions, Metric[Objects]):
     Scores and choices are cached; `usage` counts requests and tokens.
 
     Args:
-        model: name that the server knows the model by.
-        endpoint: address of the server, such as "http://localhost:8000/v1" [default: the
-            environment variable OPENAI_BASE_URL, read when the metric is created].
+        model: name of the model on the server.
+        endpoint: address of the server, such as "http://localhost:8000/v1" [default:
+            OPENAI_BASE_URL]. The environment variable is read when the metric is created.
         concurrency: maximum number of simultaneous requests.
         timeout: time limit for a response, in seconds.
         retries: number of retries after a transient error.
-        key_variable: environment variable that holds the API key.
+        key_variable: environment variable with the API key.
         rubric: description of a good answer, which replaces {rubric} in prompts.
         lowest: lowest score.
         highest: highest score; the expected score needs one of at most 9.

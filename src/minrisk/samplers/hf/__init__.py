@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from minrisk._core.errors import InputError, Wording, needs_extra
 from minrisk._core.lazy import lazy
@@ -85,10 +85,10 @@ class Transformers(Sampler):
     minrisk.InputError: hf: beams=5 and top_p: ...
     """
 
-    name: ClassVar[str] = "hf"
-    papers: ClassVar[tuple[str, ...]] = ("Hewitt et al. 2022",)
-    cost: ClassVar[str] = "one run of the model for each distinct prefix of the samples"
-    takes_messages: ClassVar[bool] = True
+    name = "hf"
+    papers = ("Hewitt et al. 2022",)
+    cost = "one run of the model for each distinct prefix of the samples"
+    takes_messages = True
 
     model: str = option()
     epsilon: float = option(0.0, ge=0, lt=1)
