@@ -24,8 +24,10 @@ from tolerance import assert_close
 CPU = torch.device("cpu")
 WITHOUT_ONEDNN = onednn.not_supported_reasons(CPU, torch.float32)
 WITHOUT_INT8 = int8_not_supported_reasons(CPU)
+WITHOUT_CORE = native.not_supported_reasons(CPU)
 NEEDS_ONEDNN = pytest.mark.skipif(bool(WITHOUT_ONEDNN), reason=", ".join(WITHOUT_ONEDNN) or "-")
 NEEDS_INT8 = pytest.mark.skipif(bool(WITHOUT_INT8), reason=", ".join(WITHOUT_INT8) or "-")
+NEEDS_CORE = pytest.mark.skipif(bool(WITHOUT_CORE), reason=", ".join(WITHOUT_CORE) or "-")
 SOURCES = ["the cat sat on a mat", "the dog", "it ran to a red mat"]
 FAST = [kind for kind in [*tiny_models.SEQ2SEQ, "llama", "gemma2"] if kind != "t5"]
 
@@ -58,7 +60,7 @@ def test_layers_of_onednn_draw_what_those_of_torch_draw(kind, tmp_path, monkeypa
         assert_close(*([own.logprob for own in part] for part in (some, others)), "fp32")
 
 
-@pytest.fixture(params=core.available_simd())
+@pytest.fixture(params=[pytest.param(name, marks=NEEDS_CORE) for name in core.available_simd()])
 def simd(request):
     """Runs a test with each instruction set."""
     before = core.simd()
@@ -121,6 +123,7 @@ def test_attention_reads_the_prefix_tree_as_torch_does(simd, dtype, size):
     assert_close(*found, "fp32" if dtype == torch.float32 else "bf16")
 
 
+@NEEDS_CORE
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_instruction_sets_sample_from_the_same_bits(dtype):
     torch.manual_seed(0)
