@@ -121,6 +121,23 @@ def test_an_output_without_samples_is_scored_by_its_gold_answers(tmp_path):
     assert json.loads(found.out)["score"] == 0.5
 
 
+def test_segments_that_failed_in_a_system_are_left_out_of_all(tmp_path):
+    good = [{"text": text, "gold": 7, "samples": ["7", "8"], "models": ["a", "b"]}
+            for text in ("7", "8", "7")]
+    fails = {"id": "x", "error": "x.jsonl:2: no samples"}
+    ours = write(tmp_path / "a.jsonl", good[0], fails, *good[1:])
+    theirs = write(tmp_path / "b.jsonl", fails, *good)
+    args = (*VOTE, "--gold", "gold", "--ablation", "exact-match")
+    result = run("score", ours, theirs, *args)
+    assert "2 segments" in result.err
+    left = [write(tmp_path / name, *good[1:]) for name in ("c.jsonl", "d.jsonl")]
+    found, wanted = (
+        [line["exact-match"]["score"] for line in json.loads(out)]
+        for out in (result.out, run("score", *left, *args).out))
+    assert found == wanted
+    assert "segments" not in run("score", ours, theirs, *args, "-q").err
+
+
 @pytest.mark.parametrize(("line", "message"), [
     ({"text": "7"}, "gold null"),
     ({"text": 7, "gold": 7}, "text 7"),

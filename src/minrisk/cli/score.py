@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -39,6 +39,8 @@ _LATEX = str.maketrans({
     **{special: f"\\{special}" for special in "_&%#${}"}, "\\": r"\textbackslash{}",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}",
     ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$"})
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -125,18 +127,21 @@ def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
     systems: dict[str, list[str]] = {}
     references: Sequence[Sequence[str]] | None = None
     covered: dict[str, list[Sampled]] = {}
+    failed: Set[int] = set()
     if options.gold is None:
         systems = {redact_url(path): _stripped(output_texts(path)) for path in options.systems}
         references = _references(options.references) if options.references else None
     else:
-        covered = {redact_url(path): read_sampled(path, options.gold) for path in options.systems}
+        covered, failed = _covered(options.systems, options.gold)
         systems = {name: [line.text for line in lines] for name, lines in covered.items()}
         references = [line.golds for line in next(iter(covered.values()))]
+    if failed and not options.quiet:
+        click.echo(f"minrisk: left out {len(failed)} segments that failed", err=True)
     if options.ablation is not None:
         judge = as_metric(options.ablation)
-        systems |= {f"{redact_url(path)}: {name}": texts for path in options.systems
-                    for name, texts in ablated(path, judge).items()}
-    sources = _lines(options.source) if options.source else None
+        systems |= {f"{redact_url(path)}: {name}": _without(failed, texts)
+                    for path in options.systems for name, texts in ablated(path, judge).items()}
+    sources = _without(failed, _lines(options.source)) if options.source else None
     columns = []
     for metric in metrics:
         with redirect_stdout(sys.stderr):  # what a metric prints must not mix with results
@@ -168,6 +173,18 @@ def _check(options: ScoreOptions, metrics: Sequence[AnyMetric]) -> None:
 
 def _one_system() -> InputError:
     return InputError("--sentence-level shows one system by one metric, without --confidence")
+
+
+def _covered(paths: Iterable[str], gold: str) -> tuple[dict[str, list[Sampled]], Set[int]]:
+    """The lines of each system, without the segments that failed in any, and which these are."""
+    read = {redact_url(path): read_sampled(path, gold) for path in paths}
+    failed = {row for lines in read.values() for row, line in enumerate(lines) if line is None}
+    return {name: [line for line in _without(failed, lines) if line is not None]
+            for name, lines in read.items()}, failed
+
+
+def _without(failed: Set[int], rows: Iterable[T]) -> list[T]:
+    return [row for number, row in enumerate(rows) if number not in failed]
 
 
 def _lines(path: str) -> list[str]:

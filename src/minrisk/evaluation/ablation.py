@@ -38,10 +38,11 @@ class PooledSamples:
 
 
 def ablated(path: str, metric: AnyMetric) -> dict[str, list[str]]:
-    """The choices among the samples of all models of an output, and without each of them.
+    """The choices among the samples of all models of an output, and without each of them; empty
+    for segments that failed.
 
     Raises:
-        InputError: if a line has no samples with their models.
+        InputError: if another line has no samples with their models.
     """
     lines = [_pooled(where, fields) for where, fields in output_fields(InputFile.at(path))]
     models = dict.fromkeys(model for line in lines for model in line.models)
@@ -53,6 +54,8 @@ def ablated(path: str, metric: AnyMetric) -> dict[str, list[str]]:
 
 
 def _pooled(where: str, fields: Mapping[str, Any]) -> PooledSamples:
+    if fields.get("error") is not None:
+        return PooledSamples(where, [], [], [], [])
     samples, models = fields.get("samples"), fields.get("models")
     if not (isinstance(samples, list) and isinstance(models, list) and samples
             and len(samples) == len(models) and all(isinstance(one, str) for one in models)):

@@ -126,9 +126,12 @@ class Sampled:
                                      self.golds, self.drawn)
 
 
-def read_sampled(path: str, gold: str) -> list[Sampled]:
-    """The lines of an output in JSON lines or Parquet, with the gold answers in this field."""
-    return [_sampled(where, fields, gold) for where, fields in output_fields(InputFile.at(path))]
+def read_sampled(path: str, gold: str) -> list[Sampled | None]:
+    """The lines of an output in JSON lines or Parquet, with the gold answers in this field; None
+    for a segment that failed, whose line has none.
+    """
+    return [None if fields.get("error") is not None else _sampled(where, fields, gold)
+            for where, fields in output_fields(InputFile.at(path))]
 
 
 def _sampled(where: str, fields: Mapping[str, Any], gold: str) -> Sampled:
