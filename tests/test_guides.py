@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -15,6 +16,16 @@ from project import DOCS, ROOT, load_module
 def test_a_guide_names_everything_to_choose_from(page, registry):
     text = (DOCS / "guides" / f"{page}.md").read_text(encoding="utf-8")
     assert [name for name in registry.builtin if f"| `{name}" not in text] == []
+
+
+@pytest.mark.parametrize(("page", "module", "names", "pattern"), [
+    ("reference/file-formats", "minrisk.io.formats", "FORMATS", r"\b{}\b"),
+    ("guides/scale", "minrisk.run.options", "ENGINES", r"--engine {}\b"),
+    ("guides/serve", "minrisk.server.http", "_REQUEST_HEADERS", "`{}`")])
+def test_a_page_names_every_format_engine_and_header(page, module, names, pattern):
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8").lower()
+    known = set(getattr(pytest.importorskip(module), names)) - {"authorization", "content-type"}
+    assert [name for name in known if not re.search(pattern.format(name), text)] == []
 
 
 @pytest.mark.parametrize("name", ["calibration", "confidence", "consensus", "number_of_samples",
