@@ -27,10 +27,11 @@ def flag(tmp_path, monkeypatch) -> Path:
     return path
 
 
-def test_a_time_limit_needs_workers_that_can_be_ended(monkeypatch):
+@pytest.mark.parametrize("option", ["segment_timeout", "gpus_per_worker"])
+def test_time_limits_and_gpus_need_workers_that_are_processes(option, monkeypatch):
     monkeypatch.setitem(ENGINES, "local", ("minrisk.run.workers:Inline", ""))
-    with pytest.raises(InputError, match="segment_timeout="):
-        RunOptions(segment_timeout=1.0).make_engine()
+    with pytest.raises(InputError, match=f"{option}="):
+        RunOptions(**{option: 1.0}).make_engine()
 
 
 def deep(depth: int) -> str:

@@ -115,9 +115,10 @@ class RunOptions(WorkerOptions):
                          or (self.is_command and self.is_folder and not is_streaming))
         name = self.engine or ("local" if wants_workers else None)
         made: type[Engine] = Inline if name is None else engine_class(name)
-        if self.segment_timeout is not None and not made.has_processes:
-            raise InputError(Wording("segment_timeout= needs workers that can be ended, which "
-                                     f"those of engine={name!r} cannot; give engine='local'"))
+        for option in ("segment_timeout", "gpus_per_worker"):
+            if getattr(self, option) and not made.has_processes:
+                raise InputError(Wording(f"{option}= needs workers that are processes, which those "
+                                         f"of engine={name!r} are not; give engine='local'"))
         return made(self.address, self.memory)
 
     def pool(self, *stages: Stage) -> WorkerPool:

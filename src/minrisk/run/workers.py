@@ -297,7 +297,7 @@ class Engine(ABC):
 
     name: ClassVar[str]
     has_workers: ClassVar[bool] = True  # rather than streaming records through this thread
-    has_processes: ClassVar[bool] = True  # each worker is a process, which may die or be ended
+    has_processes: ClassVar[bool] = True  # each worker is one: it may die, be ended, have GPUs
     takes_address: ClassVar[bool] = False  # the address of a cluster
     reads_remotely: ClassVar[bool] = False  # workers read the input, so it cannot be an iterator
 
