@@ -21,8 +21,9 @@ from minrisk._core.options import explained
 from minrisk.io.files import EXTENSIONS, Output
 from minrisk.io.inputs import JSON, PARQUET
 
-ChoiceFormat = Literal["json", "text", "csv"]  # of `sample`, `decode`, `translate` and `answer`
-TrainingFormat = Literal["json", "tsv", "csv"]  # of `export`
+# for `sample`, `decode`, `translate` and `answer`
+ChoiceFormat = Literal["json", "text", "csv"]
+TrainingFormat = Literal["json", "tsv", "csv"]  # for `export`
 Row = Mapping[str, Any]
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _TEXTS_PER_WRITE = 64  # records written, and compressed, at once
