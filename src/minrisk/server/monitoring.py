@@ -44,7 +44,11 @@ _MAX_SIZE = 16 << 20  # characters of all completions that the page shows
 
 @dataclass
 class Trace:
-    """What the log says of one request; it contains no texts."""
+    """What the log says of one request; it contains no texts.
+
+    Its line has `time`, `id`, `route`, `status` and `seconds` beside the `fields`; that of an
+    internal error has the traceback as `trace`.
+    """
 
     id: str
     route: str
