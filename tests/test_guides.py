@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import get_args
 
 import pytest
 
@@ -20,11 +21,14 @@ def test_a_guide_names_everything_to_choose_from(page, registry):
 
 @pytest.mark.parametrize(("page", "module", "names", "pattern"), [
     ("reference/file-formats", "minrisk.io.formats", "FORMATS", r"\b{}\b"),
+    ("guides/decode", "minrisk.io.formats", "ChoiceFormat", r"\b{}\b"),
+    ("guides/training", "minrisk.io.formats", "TrainingFormat", r"\b{}\b"),
     ("guides/scale", "minrisk.run.options", "ENGINES", r"--engine {}\b"),
     ("guides/serve", "minrisk.server.http", "_REQUEST_HEADERS", "`{}`")])
 def test_a_page_names_every_format_engine_and_header(page, module, names, pattern):
     text = (DOCS / f"{page}.md").read_text(encoding="utf-8").lower()
-    known = set(getattr(pytest.importorskip(module), names)) - {"authorization", "content-type"}
+    found = getattr(pytest.importorskip(module), names)
+    known = {*(get_args(found) or found)} - {"authorization", "content-type"}
     assert [name for name in known if not re.search(pattern.format(name), text)] == []
 
 
