@@ -106,8 +106,8 @@ def generate(
     _check(config, num_samples, logits_processor, stopping_criteria)
     chosen = resolve_strategy(strategy, metric, dict(strategy_options or {}))
     if proposes(chosen):
-        raise InputError(f"strategy {chosen.name!r} may answer with a text that is not a sample, "
-                         "and `generate` returns the tokens of samples; sample, then call "
+        raise InputError(f"strategy {chosen.name!r} may return a text that is not a sample, but "
+                         "`generate` returns the tokens of samples; sample first, then call "
                          "minrisk.decode")
     words = _tokenizer_of(model.name_or_path) if tokenizer is None else tokenizer
     prefixes, prompts = _prompts(model, input_ids, inputs_tensor, model_kwargs)
@@ -151,9 +151,9 @@ def _tokenizer_of(name: str) -> Any:
         return load_tokenizer(name)
     except InputError as error:
         raise InputError(
-            f"found no tokenizer of the model ({error}), and transformers "
-            "does not pass `tokenizer` on; bind it: custom_generate="
-            "functools.partial(minrisk.hf.generate, tokenizer=tokenizer)") from None
+            f"found no tokenizer for the model ({error}), and transformers does not pass on "
+            "`tokenizer`; bind it: custom_generate=functools.partial(minrisk.hf.generate, "
+            "tokenizer=tokenizer)") from None
 
 
 def _prompts(model: Any, input_ids: Tensor, inputs: Tensor | None,

@@ -139,7 +139,7 @@ def check_abilities(metric: AnyMetric) -> None:
 def check_shape(metric: AnyMetric, case: Case, rtol: float) -> None:
     """The score of every pair is a finite float64."""
     matrix, wanted = _scores(metric, case), (len(case.hyps), len(case.refs))
-    assert matrix.shape == wanted, f"found an array of shape {matrix.shape}, wanted {wanted}"
+    assert matrix.shape == wanted, f"found an array of shape {matrix.shape}, expected {wanted}"
     assert matrix.dtype == np.float64, f"found an array of {matrix.dtype}"
     rows, columns = np.nonzero(~np.isfinite(matrix))
     assert not rows.size, (f"found {matrix[rows[0], columns[0]]} for hypothesis {rows[0]} and "

@@ -34,7 +34,7 @@ def test_an_argument_of_a_wrong_type_is_named(name):
 @pytest.mark.parametrize("value", [{"a", "b"}, {1: object()}])
 def test_objects_that_json_does_not_hold_are_shown(value):
     found, _ = minrisk.decode_corpus([{"samples": value}, ["a"]])
-    assert found.error == f"segment 0: found samples {value!r}, wanted a list"
+    assert found.error == f"segment 0: found samples {value!r}, expected a list"
 
 
 def test_a_table_is_no_choice():

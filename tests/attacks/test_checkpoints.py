@@ -76,7 +76,7 @@ def bare_pickle(folder: Path) -> None:
 
 
 DAMAGES: dict[str, tuple[Damage, str]] = {
-    "no first layer": (weights(lambda w: w.pop(FIRST)), f"lacks 1 weights, {FIRST[13:]}"),
+    "no first layer": (weights(lambda w: w.pop(FIRST)), f"lacks 1 weights, such as {FIRST[13:]}"),
     "no mixture": (weights(lambda w: w.pop(GAMMA)), f"no number {GAMMA}"),
     "a mixture of many numbers": (weights(lambda w: w.update({GAMMA: torch.ones(3)})),
                                   f"no number {GAMMA}"),
@@ -88,11 +88,11 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         weights(lambda w: w.update({"encoder.model.encoder.layer.0.output.dense.bias":
                                     torch.ones(3)})), "does not fit: size mismatch"),
     "weights that are none": (weights(lambda w: w.update({FIRST: "a text"})),
-                              "something else than weights"),
+                              "expected a mapping from names to weights"),
     "a list of weights": (checkpoint(lambda c: c.update(state_dict=[1, 2])),
-                          "something else than weights"),
+                          "expected a mapping from names to weights"),
     "a list of parameters": (checkpoint(lambda c: c.update(hyper_parameters=[1, 2])),
-                             "wanted a mapping of hyperparameters"),
+                             "expected a mapping of hyperparameters"),
     "absurd hidden sizes": (parameters(hidden_sizes=[10**9, 10**9]), "does not fit: size mismatch"),
     "hidden sizes that are none": (parameters(hidden_sizes=["a", -1]), "found hidden_sizes ['a'"),
     "negative hidden sizes": (parameters(hidden_sizes=[-5]), "found hidden_sizes [-5]"),
@@ -102,13 +102,13 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "a layer of another type": (parameters(layer=[1]), "found layer [1]"),
     "an encoder that is a path": (parameters(encoder_model="../../etc"), "is not known"),
     "another encoder": (parameters(encoder_model="RemBERT"), "configuration of another encoder"),
-    "no heads": (config(ENCODER, num_attention_heads=0), "makes no model: ZeroDivisionError"),
-    "an unknown activation": (config(ENCODER, hidden_act="no such thing"), "no model: KeyError"),
+    "no heads": (config(ENCODER, num_attention_heads=0), "is invalid: ZeroDivisionError"),
+    "an unknown activation": (config(ENCODER, hidden_act="no such thing"), "is invalid: KeyError"),
     "too many layers": (config(ENCODER, num_hidden_layers=10**7), "num_hidden_layers 10000000"),
     "an absurd vocabulary": (config(ENCODER, vocab_size=10**12), "vocab_size 1000000000000"),
     "deep YAML": (hparams(b"[" * DEEP), "hparams.yaml: found invalid YAML"),
     "YAML in another encoding": (hparams("class: é".encode("latin-1")), "found invalid YAML"),
-    "YAML that is a list": (hparams(b"- a\n- b\n"), "found list, wanted a mapping"),
+    "YAML that is a list": (hparams(b"- a\n- b\n"), "found list, expected a mapping"),
     "YAML that calls": (hparams(b"!!python/object/apply:os.system ['touch PWNED']"),
                         "found invalid YAML"),
     "a pickle that calls": (calls(CKPT), ".system, which no weights need; nothing was executed"),
@@ -146,7 +146,7 @@ def test_a_damaged_comet_model_is_refused_in_one_line(damage, model):
 
 
 @pytest.mark.parametrize(("content", "wanted"), [
-    ("[]", "found list, wanted a mapping"), ("null", "found NoneType, wanted a mapping"),
+    ("[]", "found list, expected a mapping"), ("null", "found NoneType, expected a mapping"),
     ("[" * DEEP, "cannot be read as a converted model"),
     ('{"class_identifier": "regression_metric", "hidden_sizes": 3}', "found hidden_sizes 3"),
     ('{"class_identifier": {}}', "found a COMET model of class {}")])
@@ -176,17 +176,17 @@ MODELS: dict[str, tuple[tuple[object, ...], str]] = {
 }
 WEIGHTS, LITE, PIECES = "pytorch_model.bin", "model/model.safetensors", "encoder/spm.model"
 OTHERS: dict[tuple[str, str], tuple[Damage, str]] = {
-    ("bleurt", "no heads"): (config(num_attention_heads=0), "makes no model: ZeroDivisionError"),
+    ("bleurt", "no heads"): (config(num_attention_heads=0), "is invalid: ZeroDivisionError"),
     ("bleurt", "an unknown activation"): (config(hidden_act="no such thing"),
-                                          "no model: KeyError"),
+                                          "is invalid: KeyError"),
     ("bleurt", "an absurd size"): (config(hidden_size=10**7), "does not fit: size mismatch"),
     ("bleurt", "too many layers"): (config(num_hidden_layers=10**7), "num_hidden_layers 10000000"),
-    ("bleurt", "a size that is none"): (config(hidden_size="large"), "makes no model"),
+    ("bleurt", "a size that is none"): (config(hidden_size="large"), "configuration is invalid"),
     ("bleurt", "another model"): (config(model_type="bert"), "found no BLEURT"),
     ("bleurt", "a first BLEURT"): (config(embedding_size=None), "BLEURT-20"),
     ("bleurt", "no JSON"): (replaced("config.json", b"{"), "config.json: found invalid JSON"),
     ("bleurt", "weights that are none"): (lambda folder: torch.save([1, 2], folder / WEIGHTS),
-                                          "something else than weights"),
+                                          "expected a mapping from names to weights"),
     ("bleurt", "a pickle that calls"): (calls(WEIGHTS), ".system, which no weights need"),
     ("bleurt", "a file that was cut off"): (cut(WEIGHTS), "it may be truncated"),
     ("bleurt", "few weights"): (
@@ -194,7 +194,7 @@ OTHERS: dict[tuple[str, str], tuple[Damage, str]] = {
     ("bleurt", "other pieces"): (replaced("spm.model", b"no model"), "SentencePiece"),
     ("bleurt", "no pieces"): (gone("spm.model"), "found no spm.model"),
     ("bert", "no heads"): (config(num_attention_heads=0), "its model cannot be read"),
-    ("bert", "another vocabulary"): (config(vocab_size=10**5), "its weights do not have the sizes"),
+    ("bert", "another vocabulary"): (config(vocab_size=10**5), "do not match its configuration"),
     ("bert", "many layers"): (config(num_hidden_layers=60), "lacks"),
     ("bert", "another kind"): (config(model_type="clip_vision_model"), "lacks"),
     ("bert", "deep JSON"): (replaced("config.json", b"[" * DEEP), "its configuration cannot be re"),

@@ -171,14 +171,14 @@ def test_lines_whose_making_is_not_known_are_told(tmp_path, best):
     alone = tmp_path / "alone.jsonl"
     alone.write_bytes(best.read_bytes())
     done = run("calibrate", alone, "-o", tmp_path / "c.json")
-    assert "not known" in done.err
+    assert "does not say" in done.err
     assert minrisk.read_calibration(str(tmp_path / "c.json")).signature is None
 
 
 def test_choices_that_were_made_in_several_ways_are_refused(samples):
     results = [*minrisk.decode_corpus(problems(), metric=METRIC),
                *minrisk.decode_corpus(problems(), metric="chrf")]
-    with pytest.raises(minrisk.InputError, match="each by itself"):
+    with pytest.raises(minrisk.InputError, match="separately"):
         minrisk.calibrate(results)
 
 

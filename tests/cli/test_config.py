@@ -124,7 +124,7 @@ def test_a_file_of_mbrs_decodes_as_our_flags_do(tmp_path, content, flags):
     signatures = [json.loads((tmp_path / name).read_text())["signatures"]
                   for name in ("file.json", "flags.json")]
     assert signatures[0] == signatures[1]
-    assert ("left out common.report_format, metric.num_workers," in found.err) == (
+    assert ("ignored common.report_format, metric.num_workers," in found.err) == (
         "report_format" in content)
 
 

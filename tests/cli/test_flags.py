@@ -33,7 +33,7 @@ def command():
 
 @pytest.mark.parametrize(("message", "shown"), [
     ("keep=9 of 3 hypotheses", "--keep 9 of 3 hypotheses"),
-    ("beta=0.5, wanted more", "--metric.beta 0.5, wanted more"),
+    ("beta=0.5, expected more", "--metric.beta 0.5, expected more"),
     ("smooth_value=-1", "--coarse.smooth-value -1"),
     ("resume=True goes on; max_errors= ends", "--resume goes on; --max-errors ends"),
     ("overwrite=False keeps it", "--no-overwrite keeps it"),

@@ -58,7 +58,7 @@ class Fewer(Length):
 
 @pytest.mark.filterwarnings("ignore:invalid value|divide by zero")
 @pytest.mark.parametrize(("metric", "words"), [
-    (Transposed(), ["transposed", "wanted (", "a row"]), (Single(), ["float32", "float64"]),
+    (Transposed(), ["transposed", "expected (", "a row"]), (Single(), ["float32", "float64"]),
     (Undefined(), ["found nan for hypothesis"]), (OfBatch(), ["Features of a text"]),
     (Lists(), ["list"])])
 def test_a_failed_check_has_a_name_a_sentence_and_the_texts(metric, words):
@@ -109,7 +109,7 @@ def changed(change):
 
 
 @pytest.mark.parametrize(("mistake", "message"), [
-    (changed(lambda found: Ranking(found.order[:-1], found.utility[:-1])), "wanted 3"),
+    (changed(lambda found: Ranking(found.order[:-1], found.utility[:-1])), "expected 3"),
     (changed(lambda found: Ranking(found.order * 0, found.utility)), "each hypothesis"),
     (changed(lambda found: None), "NoneType"),
     (lambda rankings: rankings[1:], "0 rankings"),

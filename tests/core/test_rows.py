@@ -40,7 +40,7 @@ def test_the_utility_over_some_references_is_their_weighted_mean_score(pool, col
 
 
 def test_references_without_weight_have_no_utility(pool):
-    with pytest.raises(InputError, match="no weight"):
+    with pytest.raises(InputError, match="all zero"):
         pool.utility(np.array([4]))
 
 

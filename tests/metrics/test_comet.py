@@ -527,7 +527,7 @@ def test_missing_files_of_the_encoder_are_named(tmp_path):
 
 
 def test_an_unknown_pooling_is_told():
-    for pool, encoder, message in (("last", "BERT", "found pool 'last', wanted one of avg"),
+    for pool, encoder, message in (("last", "BERT", "found pool 'last', expected one of avg"),
                                    ("default", "BERT", "pool 'default' of BERT, which has a po")):
         with pytest.raises(minrisk.InputError, match=message):
             checkpoint.Architecture.of({"class_identifier": checkpoint.REGRESSION, "pool": pool,

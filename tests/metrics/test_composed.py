@@ -525,7 +525,7 @@ def test_quoted_arguments_are_any_text(text):
     ("chrf+exact-match:a+edit*2", {}, r'write chrf\+exact-match:"a\+edit\*2" or '),
     ('exact-match:"a": (b)', {}, r'write exact-match:"""a"": \(b\)"'),
     ('exact-match:"a', {}, r'write exact-match:"""a"'),
-    ('chrf"', {}, "whole name"),
+    ('chrf"', {}, "complete name"),
     ("chrf+edit", {"order": 3}, r"'chrf\+edit': 'order'"),
     ("chrf+edit", {"chrf__ordr": 3}, "'chrf': 'ordr'"),
     ("python", {}, "function="),

@@ -231,7 +231,7 @@ def test_a_failing_answer_costs_its_segment_alone(server, tmp_path):
                "--metric.endpoint", server.endpoint, "--on-error", "skip")
     assert [record.get("text") is None for record in done.records] == [False, True, False]
     # whichever answer came first
-    assert re.search("hypothesis '.*': the judge answered 'Sorry!', wanted a score",
+    assert re.search("hypothesis '.*': the judge answered 'Sorry!', expected a score",
                      done.records[1]["error"])
     asked = [body["messages"][0]["content"] for body in server.bodies]
     fine = [text for text in asked if "bad" not in text]
@@ -443,7 +443,7 @@ def test_a_candidate_cannot_imitate_the_frame_of_the_prompt(server):
 def test_an_answer_that_names_no_candidate_is_told(server, answer):
     with pytest.raises(InputError) as raised:
         usc(server, answer)
-    assert (f"the judge answered {answer!r}, wanted the number of one of 4 candidates"
+    assert (f"the judge answered {answer!r}, expected the number of one of 4 candidates"
             in str(raised.value))
 
 

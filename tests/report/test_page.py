@@ -293,7 +293,7 @@ def test_a_script_that_is_not_the_pages_own_is_refused(browser, report, tmp_path
 def test_a_failed_segment_says_why(browser, report):
     with opened(browser, report, "#i=5") as page:
         page.wait_for_selector(".alert")
-        assert "wanted samples or hypotheses" in page.locator(".alert").text_content()
+        assert "expected samples or hypotheses" in page.locator(".alert").text_content()
 
 
 def luminance(page, selector: str) -> float:

@@ -306,7 +306,7 @@ def test_only_the_operators_metrics_can_be_named(upstream):
 
 
 @pytest.mark.parametrize(("body", "words"), [
-    (b"{", "no JSON"), (b"[1]", "wanted an object"), (b'{"messages": []}', "messages"),
+    (b"{", "no JSON"), (b"[1]", "expected an object"), (b'{"messages": []}', "messages"),
     (b'{"messages": "x"}', "messages"), (b'{"messages": [1]}', "messages"),
     (b"[" * 100_000, "nested too deeply"),
     (b'{"messages": [{}], "x": ' + b"[" * 500 + b"]" * 500 + b"}", "levels deep"),

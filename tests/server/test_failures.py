@@ -234,7 +234,7 @@ def test_a_bug_is_told_without_texts(upstream, monkeypatch, stream):
     with serving(upstream.url) as server:
         reply = server.chat(stream=stream)
     error = reply.events[-1] if stream else reply.body
-    assert "its log says more" in error["error"]["message"]
+    assert "see the server's log" in error["error"]["message"]
     assert "KeyError" in "".join(server.log)
     assert "private" not in "".join(server.log)
 

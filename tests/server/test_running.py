@@ -332,7 +332,7 @@ def test_what_a_page_of_another_origin_can_send_is_refused(upstream):
         body = json.dumps(BODY).encode()
         reply = server.call("/v1/chat/completions", body, **{"Content-Type": "text/plain"})
         assert reply.status == 415
-        assert "wanted application/json" in reply.body["error"]["message"]
+        assert "expected application/json" in reply.body["error"]["message"]
     assert not upstream.bodies
 
 
@@ -383,15 +383,15 @@ def test_a_killed_server_leaves_whole_records(upstream, tmp_path):
 
 
 @pytest.mark.parametrize(("args", "words"), [
-    ((), "neither --upstream nor --model"), (("--upstream", "ftp://x"), "wanted an address"),
-    (("--upstream", "http://x", "--alias", "x"), "wanted NAME=MODEL"),
+    ((), "needs --upstream"), (("--upstream", "ftp://x"), "expected an address"),
+    (("--upstream", "http://x", "--alias", "x"), "expected NAME=MODEL"),
     (("--upstream", "http://x", "--alias", "a=b,sample=3"), "did you mean 'samples'"),
-    (("--upstream", "http://x", "--alias", "a=b,samples=x"), "wanted a number"),
+    (("--upstream", "http://x", "--alias", "a=b,samples=x"), "expected a number"),
     (("--upstream", "http://x", "--samples", 100),
-     "--samples 100; wanted at least --min-samples 1 and at most --max-samples 64"),
+     "--samples 100; expected at least --min-samples 1 and at most --max-samples 64"),
     (("--upstream", "http://x", "--alias", "a=b,samples=100"),
-     "alias 'a': 100 samples; wanted at least --min-samples 1"),
-    (("--upstream", "http://x", "--api-key-file", "/dev/null"), "found no key"),
+     "alias 'a': 100 samples; expected at least --min-samples 1"),
+    (("--upstream", "http://x", "--api-key-file", "/dev/null"), "found no API key"),
     (("--upstream", "http://x", "--metric", "chrff"), "did you mean 'chrf'"),
     (("--upstream", "http://x", "--allow-strategy", "x"), "unknown strategy")])
 def test_options_that_make_no_sense_are_told(args, words):

@@ -44,7 +44,7 @@ def test_a_cutoff_chooses_one_of_a_kind_and_no_compromise():
 @pytest.mark.parametrize(("metric", "options", "message"), [
     ("cutoff:ter", {"threshold": -50.0}, "below="),
     ("cutoff:chrf", {"threshold": 10.0, "below": 20.0}, "threshold"),
-    ("cutoff:chrf", {"threshold": -1.0}, "threshold of -1"),
+    ("cutoff:chrf", {"threshold": -1.0}, "threshold, -1"),
     ("cutoff:chrf", {}, "threshold=")])
 def test_a_cutoff_that_makes_no_sense_is_told(metric, options, message):
     with pytest.raises(minrisk.InputError, match=message):

@@ -56,9 +56,9 @@ def inner(*, help: str, several: bool = False, texts_only: bool = False) -> Any:
             return tuple(as_metric(part, name) for part in value)
         metric = as_metric(value, name)
         if metric.compares_hypotheses or (texts_only and reads_segment(metric)):
-            raise InputError(Wording("{owner}: the scores of {name!r} with these options depend on "
-                                     "more of a segment than the two texts; leave out the "
-                                     "wrapper, or choose another metric or other options",
+            raise InputError(Wording("{owner}: with these options, the scores of {name!r} depend "
+                                     "on the whole segment; leave out the wrapper, or choose "
+                                     "another metric or other options",
                                      owner=owner(config), name=metric.name))
         return metric
 
@@ -127,8 +127,8 @@ def _of_class(cls: type, field: str) -> AnyMetric:
     try:
         made = cls()
     except TypeError as error:
-        raise InputError(f"{field} is the class {cls.__name__}, which cannot be made without "
-                         f"options ({error}); give an object of it") from error
+        raise InputError(f"{field} is the class {cls.__name__}, which cannot be created without "
+                         f"options ({error}); give an instance of it") from error
     return as_metric(made, field)
 
 
@@ -257,7 +257,7 @@ class FunctionSampler(Sampler):
             raise InputError(f"sampler {self.name!r} failed: {type(error).__name__}: "
                              f"{error}") from error
         if samples is None or not all(isinstance(one.text, str) for one in samples):
-            raise InputError(f"sampler {self.name!r}: wanted a list of {n} texts; got "
+            raise InputError(f"sampler {self.name!r}: expected a list of {n} texts; got "
                              f"{brief(given)}")
         return samples
 

@@ -136,12 +136,12 @@ def _check_features(name: str, features: Any, count: int) -> None:
     """Raise InputError unless features have one row per text and rows can be selected."""
     is_list = isinstance(features, str | list | tuple | dict | None)
     if is_list or not hasattr(features, "__getitem__") or not hasattr(features, "__len__"):
-        raise InputError(f"metric {name!r}: `features` returned {type(features).__name__}, wanted "
-                         "something whose rows an array of numbers selects, such as an array of "
-                         "NumPy with a row for each text")
+        raise InputError(f"metric {name!r}: `features` returned {type(features).__name__}, "
+                         "expected something whose rows an array of numbers selects, such as an "
+                         "array of NumPy with a row for each text")
     if len(features) != count:
         raise InputError(f"metric {name!r}: `features` returned {len(features)} rows for {count} "
-                         "texts; wanted a row for each")
+                         "texts; expected a row for each")
 
 
 def _reference_rows(known: dict[str, int], segment: Segment, hyps: Ints) -> Ints:

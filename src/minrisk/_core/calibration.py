@@ -129,10 +129,10 @@ class Calibration:
         if lowest is None:
             least = fewest(max_error, self.level)
             raise InputError(Wording(
-                "the calibration cannot show that any choices have an error of at most "
-                "{max_error:.4g}: of its {count} choices, the surest are too few or too often "
-                "wrong (it takes {least} without an error); calibrate with more, or raise "
-                "max_error=", max_error=max_error, count=len(self.values), least=least))
+                "the calibration cannot guarantee an error of at most {max_error:.4g}: of its "
+                "{count} choices, the most confident ones are too few or too often wrong (at "
+                "least {least} without an error are needed); calibrate with more choices, or "
+                "raise max_error=", max_error=max_error, count=len(self.values), least=least))
         return lowest
 
     def as_json(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class Calibration:
                     or len(made.values) != len(made.right)):
                 raise ValueError
         except (ValueError, TypeError, LookupError, OverflowError):
-            raise InputError("found no calibration; wanted what `minrisk calibrate` "
+            raise InputError("found no calibration; expected what `minrisk calibrate` "
                              "wrote") from None
         return made
 

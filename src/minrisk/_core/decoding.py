@@ -173,19 +173,19 @@ def decode(
     given = (references, source, weights, counts, logprobs, lengths, outcomes)
     problem: Any = getattr(hypotheses, "segment", hypotheses)
     if isinstance(problem, Mapping):
-        raise InputError("a dict with the fields of a JSON line is for decode_corpus([...]); "
-                         "wanted a list of hypotheses, a Segment or the result of a call")
+        raise InputError("decode takes a list of hypotheses, a Segment or the result of a call; "
+                         "for a dict with the fields of a JSON line, call decode_corpus([...])")
     if not isinstance(problem, Segment):
         segment = Segment(problem, references, source, weights, position, counts, logprobs, lengths,
                           outcomes)
     elif any(value is not None for value in given):
-        raise InputError("a segment has its references, source, weights, counts and so on; give "
-                         "it alone, or its hypotheses")
+        raise InputError("a segment already has its references, source, weights and counts; give "
+                         "it alone, or give its hypotheses")
     else:
         segment = problem.at(position) if position else problem
     if matrix is not None:
         if metric is not None:
-            raise InputError("metric and matrix exclude each other; give one")
+            raise InputError("metric and matrix are mutually exclusive; give one of them")
         metric = given_scores(matrix, segment)
     chosen = resolve_strategy(strategy, metric, options)
     share = checked("abstain", abstain, float | None, _SHARE)
@@ -237,6 +237,6 @@ def resolve_strategy(strategy: StrategyLike | None, metric: MetricLike | None,
     chosen = as_strategy(strategy)
     if metric is not None or options:
         named = ", ".join([*(["metric"] if metric is not None else []), *options])
-        raise InputError(f"{named}: already part of the strategy {chosen.name!r}; "
-                         "give the strategy by name, or these to its constructor")
+        raise InputError(f"{named}: the strategy {chosen.name!r} already has its options; give the "
+                         "strategy by name, or pass these to its constructor")
     return chosen

@@ -78,7 +78,8 @@ def mass_of(weights: Floats) -> Floats:
     """The weights of some references or groups, divided by their sum."""
     total = weights.sum()
     if total == 0:
-        raise InputError("the references have no weight; expected a positive one")
+        raise InputError("the weights of the references are all zero; at least one must be "
+                         "positive")
     mass: Floats = weights / total
     return mass
 

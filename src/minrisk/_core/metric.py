@@ -380,10 +380,10 @@ def _checked_scores(scores: Callable[..., Floats]) -> Callable[..., Floats]:
         if np.shape(result) != wanted:
             raise InputError(f"metric {metric.name!r}: `scores` returned an array of shape "
                              f"{np.shape(result)} for {wanted[0]} hypotheses and {wanted[1]} "
-                             f"references; wanted {wanted}, a row for each hypothesis")
+                             f"references; expected {wanted}, a row for each hypothesis")
         if (dtype := np.asarray(result).dtype).kind not in "fiub":
             raise InputError(f"metric {metric.name!r}: `scores` returned an array of {dtype}; "
-                             "wanted real numbers (float64)")
+                             "expected real numbers (float64)")
         return result
 
     return checked

@@ -167,7 +167,7 @@ class Pool(Generic[F]):
                                           per_row[used], self.source)[0])
         if not np.isfinite(value):
             raise InputError(f"metric {self.metric.name!r} scored {value} for {shortened(text)} "
-                             "and all references; finite numbers are needed")
+                             "and all references; expected finite numbers")
         return value
 
     def utility_of_averages(self, groups: Groups) -> Floats:
@@ -322,8 +322,8 @@ class Pool(Generic[F]):
         """(R, D) embeddings of the references."""
         points = self.metric.vectors(self.texts[self._refs.labels])
         for row in self._refs.labels[~finite_rows(points)]:
-            raise InputError(f"metric {self.metric.name!r} has a vector that is not finite for "
-                             f"{self._reference(row)}; check its model and its precision")
+            raise InputError(f"metric {self.metric.name!r} returned a vector that is not finite "
+                             f"for {self._reference(row)}; check its model and its precision")
         return points[self._refs.inverse]
 
     @lazy
@@ -379,7 +379,7 @@ class Pool(Generic[F]):
         other = name if isinstance(name, str) else name(*column) if column else "all references"
         first = int(self._hyps.first[row])
         raise InputError(f"metric {self.metric.name!r} scored {value} for "
-                         f"{self.segment.describe(first)} and {other}; finite numbers are needed: "
+                         f"{self.segment.describe(first)} and {other}; expected finite numbers: "
                          "check its model, its precision (dtype) and its cache")
 
     def _first_not_finite(self, row: int, refs: F, total: float) -> tuple[float, list[int]]:

@@ -155,7 +155,7 @@ class NameParser:
     def end(self) -> None:
         if not self.ended:
             raise InputError(f"{self.kind} {self.name!r}: found {self.name[self.at:]!r} after a "
-                             "whole name; names are joined by +, and an argument is in quotes")
+                             "complete name; join names with +, and put arguments in quotes")
 
     def _matched(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self.name, self.at)
@@ -234,7 +234,7 @@ class Registry:
     def recipe(self, name: str) -> Recipe:
         """Parse a name, which may have an argument or be a sum of names."""
         if not isinstance(name, str):
-            raise InputError(f"a {self.kind} is made from its name; got {brief(name)}")
+            raise InputError(f"expected the name of a {self.kind}; got {brief(name)}")
         parser = NameParser(name, self.kind, self.sums)
         terms, weights = [], []
         while True:

@@ -93,8 +93,8 @@ class TruncationCount:
         if self.cut < self._next:
             return None
         self._next = 10 ** len(str(self.cut))
-        return Wording("{cut:,} of {sampled:,} samples so far were cut at {limit}; raise it to see "
-                       "their ends", cut=self.cut, sampled=self.sampled, limit=limit)
+        return Wording("{cut:,} of {sampled:,} samples so far were cut at {limit}; raise it for "
+                       "complete samples", cut=self.cut, sampled=self.sampled, limit=limit)
 
 
 def number_drawn(samples: Iterable[Sample]) -> int:

@@ -308,11 +308,11 @@ class Ranking:
         """
         if self.abstained:
             raise InputError("this ranking abstained, because the samples disagree too much or "
-                             "its choice is too uncertain; look up hypotheses[ranking.best] for "
-                             "the best of them")
+                             "the choice is too uncertain; hypotheses[ranking.best] is the best "
+                             "of them")
         if self.hypotheses is None:
-            raise InputError("this ranking has no texts; look up hypotheses[ranking.best], or "
-                             "decode with minrisk.decode, whose rankings have them")
+            raise InputError("this ranking has no texts; use hypotheses[ranking.best], or "
+                             "rankings of minrisk.decode, which have texts")
         proposed = self.proposed
         return self.hypotheses[self.best] if proposed is None else str(proposed.text)
 

@@ -118,4 +118,4 @@ class SqliteCache:
     def _failure(self, error: Exception) -> InputError:
         return InputError(f"{self._path}: cannot be used as a cache: {error}; free some space, "
                           "wait for the process that locks it, remove the file, or name another "
-                          "one")
+                          "file")

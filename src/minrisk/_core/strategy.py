@@ -159,23 +159,24 @@ def leaves_self_out(strategy: Strategy) -> bool:
 def check_rankings(name: str, rankings: Sequence[Ranking], segments: Sequence[Segment]) -> None:
     """Raise InputError unless there is a complete ranking for each segment."""
     if not isinstance(rankings, Sequence):
-        raise InputError(f"strategy {name!r}: `rank` returned {type(rankings).__name__}; wanted a "
-                         "list with a ranking for each segment")
+        raise InputError(f"strategy {name!r}: `rank` returned {type(rankings).__name__}; expected "
+                         "a list with a ranking for each segment")
     if len(rankings) != len(segments):
         raise InputError(f"strategy {name!r}: `rank` returned {len(rankings)} rankings for "
-                         f"{len(segments)} segments; wanted one for each")
+                         f"{len(segments)} segments; expected one for each")
     for ranking, segment in zip(rankings, segments, strict=True):
         count = len(segment.hypotheses)
         if not isinstance(ranking, Ranking):
             raise InputError(f"strategy {name!r}: `rank` returned a list with "
-                             f"{type(ranking).__name__}; wanted a Ranking for each segment")
+                             f"{type(ranking).__name__}; expected a Ranking for each segment")
         if np.shape(ranking.order) != (count,) or np.shape(ranking.utility) != (count,):
             raise InputError(f"strategy {name!r}: found a ranking with an order of "
                              f"{np.size(ranking.order)} and utilities of "
-                             f"{np.size(ranking.utility)} hypotheses; wanted {count}, one for each")
+                             f"{np.size(ranking.utility)} hypotheses; expected {count}, one for "
+                             "each")
         if not np.array_equal(np.sort(ranking.order), np.arange(count)):
             raise InputError(f"strategy {name!r}: found a ranking with the order "
-                             f"{brief(list(ranking.order))}; wanted each hypothesis once")
+                             f"{brief(list(ranking.order))}; expected each hypothesis once")
 
 
 def metrics_of(strategy: Strategy) -> list[AnyMetric]:

@@ -29,7 +29,7 @@ def check_template(template: str | None, *places: str, option: str = "prompt") -
     for name in places or (SOURCE,):
         if template is not None and not has_place(template, name):
             raise InputError(Wording(
-                option + "={template!r} has no {{{name}}}; put it where the {name} goes",
+                option + "={template!r} has no {{{name}}}; add it where the {name} belongs",
                 template=template[:_MAX_SHOWN], name=name))
 
 

@@ -69,7 +69,7 @@ def answer_pattern(pattern: str, name: str) -> re.Pattern[str]:
         compiled = re.compile(pattern)
         _first_groups(_parser.parse(pattern))
     except re.error as error:
-        raise InputError(f"{name} {pattern!r:.60} is no regular expression of answers: "
+        raise InputError(f"{name} {pattern!r:.60} is not a valid regular expression for answers: "
                          f"{error}") from None
     return compiled
 
@@ -84,9 +84,9 @@ def _first_groups(parsed: Iterable[Any]) -> tuple[set[int], bool]:
     for operation, argument in parsed:
         groups, may_be_none = _first_groups_of(str(operation), argument)
         if without and firsts and groups:
-            raise re.error(f"group {min(groups)} is the first group only where group {min(firsts)} "
-                           "is missing; write parts of an answer as (?:...), and one group around "
-                           "all of it")
+            raise re.error(f"group {min(groups)} can only be the first group if group "
+                           f"{min(firsts)} is missing; write the parts of an answer as (?:...), "
+                           "with one group around all of them")
         if without:
             firsts, without = firsts | groups, may_be_none
     return firsts, without

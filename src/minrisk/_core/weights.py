@@ -129,7 +129,7 @@ def checked_logprobs(logprobs: npt.ArrayLike, count: int | None,
     wrong = np.flatnonzero(~(given < np.inf))
     if wrong.size or not np.any(np.isfinite(given)):
         shown = f"{given[wrong[0]]} as number {wrong[0] + 1}" if wrong.size else "none that is"
-        raise InputError("logprobs must be numbers below infinity, and one at least finite; "
+        raise InputError("logprobs must be numbers below infinity, at least one of them finite; "
                          f"found {shown}")
     return given
 

@@ -36,8 +36,8 @@ def _checked_device(name: str) -> torch.device:
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:  # unknown to torch, or not on this machine
-        raise InputError(f"device {name!r} cannot be used: {str(error).splitlines()[0]}; "
-                         "wanted auto, or a device that this machine has") from None
+        raise InputError(f"device {name!r} cannot be used: {str(error).splitlines()[0]}; expected "
+                         "auto, or a device that this machine has") from None
 
 
 def choose_dtype(name: str, device: torch.device,
@@ -117,8 +117,8 @@ class Runtime:
     def _fall_back(self) -> None:
         if self.dtype == torch.float16:  # another thread may already have switched
             self.dtype = torch.bfloat16
-            warn("the model has numbers that are too large for fp16, and computes in "
-                 "bf16 from here on, which is less precise; the option dtype chooses")
+            warn("the model has numbers that are too large for fp16; continuing in bf16, which is "
+                 "less precise (see the option dtype)")
 
     @contextmanager
     def precision(self) -> Iterator[None]:

@@ -20,8 +20,8 @@ from minrisk._torch.weights import pickle_refusal
 
 T = TypeVar("T")
 
-_HINT = ("wanted a folder with a model's files, or its name on the hub (owner/name); for a gated "
-         "model accept its terms there and run `hf auth login`")
+_HINT = ("expected a folder with a model's files, or its name on the hub (owner/name); for a "
+         "gated model accept its terms there and run `hf auth login`")
 _REACH_SECONDS = 10.0  # timeout of a request to the hub
 _MAX_ERROR_CHARACTERS = 300  # characters shown of another package's error
 _MAX_LAYERS = 1000
@@ -36,7 +36,7 @@ def model_folder(model: str) -> Path:
     if path.is_dir():
         return path
     if model.count("/") != 1 or path.is_absolute():
-        raise InputError(f"{model}: no such file or folder, and no name of a model on the hub "
+        raise InputError(f"{model}: not a file or folder, nor the name of a model on the hub "
                          "(owner/name)")
     from huggingface_hub import snapshot_download
 
@@ -85,8 +85,8 @@ def load_model(kind: Any, name: str, config: Any, **settings: Any) -> Any:
                                output_loading_info=True, **settings)
     absent = sorted(key for key in found["missing_keys"] if "pooler" not in key)
     if absent:
-        raise InputError(f"{name}: lacks {len(absent)} weights of {type(model).__name__}, "
-                         f"{absent[0]} for one; is it a model of another kind?")
+        raise InputError(f"{name}: lacks {len(absent)} weights of {type(model).__name__}, such as "
+                         f"{absent[0]}; check that the model is of the right kind")
     return model.eval()
 
 
@@ -97,8 +97,8 @@ def load_sentence_encoder(name: str, device: str | None) -> Any:
     if int(sentence_transformers.__version__.split(".")[0]) < _MIN_SENTENCE_TRANSFORMERS:
         raise MissingExtra(
             f"sentence-transformers {sentence_transformers.__version__} executes code of model "
-            f"folders; wanted version {_MIN_SENTENCE_TRANSFORMERS} or later: "
-            "pip install 'minrisk[sentence-transformers]'")
+            f"folders; expected version {_MIN_SENTENCE_TRANSFORMERS} or later: pip install "
+            "'minrisk[sentence-transformers]'")
     _check_generation(name)
     # overrides the model's choice, which may be a kernel from the hub
     chosen = {"attn_implementation": None}
@@ -154,7 +154,7 @@ def _reach_hub(name: str, advice: str) -> None:
             f"have it, and the hub ({constants.ENDPOINT}) cannot be reached: {short_error(error)}; "
             "give a local folder with the model's files, or a mirror of the hub by the "
             f"environment variable HF_ENDPOINT{advice}") from None
-    warn(f"downloading {name} from the Hugging Face hub to the local cache, unless it is there")
+    warn(f"downloading {name} from the Hugging Face hub to the local cache, if it is not there yet")
 
 
 def _raise_refusal(error: BaseException, name: str, what: str) -> None:
@@ -165,12 +165,12 @@ def _raise_refusal(error: BaseException, name: str, what: str) -> None:
         raise MissingExtra(f"{name}: its {what} needs a package that is not installed: "
                            f"{short_error(error)}") from None
     if "trust_remote_code" in str(error):
-        raise InputError(f"{name}: its {what} needs code from the model's own files (auto_map or "
-                         "a foreign class), which is never executed; choose a model of a kind "
-                         "that the installed transformers knows") from None
+        raise InputError(f"{name}: its {what} needs code from the model's own files (auto_map or a "
+                         "foreign class), which is never executed; choose a model that the "
+                         "installed transformers supports") from None
     if any(words in str(error) for words in ("ignore_mismatched_sizes", "size mismatch")):
-        raise InputError(f"{name}: its weights do not have the sizes that its configuration says; "
-                         "copy it again") from None
+        raise InputError(f"{name}: the sizes of its weights do not match its configuration; copy "
+                         "it again") from None
     if (reason := pickle_refusal(error)) is not None:
         raise InputError(f"{name}: its {what} cannot be read: {reason}") from None
 
@@ -181,8 +181,8 @@ def _check_generation(name: str) -> None:
     """
     for pattern in ("custom_generate", "*/custom_generate"):
         for found in Path(name).glob(pattern) if Path(name).is_dir() else ():
-            raise InputError(f"{found}: a generation loop of the model's own, which is never "
-                             "executed; remove it to use the model without it")
+            raise InputError(f"{found}: the model comes with its own generation loop, which is "
+                             "never executed; remove the file to use the model without it")
 
 
 def _check_kernels(config: Any, name: str) -> None:
@@ -206,8 +206,8 @@ def check_sizes(config: Any, name: object) -> None:
         sized = field.endswith(("_size", "layers", "_layer", "_dim", "_heads", "_embeddings",
                                 "d_model", "d_ff", "d_kv", "n_embd", "n_positions"))
         if sized and isinstance(value, int) and value > most:
-            raise InputError(f"{name}: its configuration has {field} {value}; "
-                             f"wanted {most} at most")
+            raise InputError(f"{name}: its configuration has {field} {value}; expected {most} at "
+                             "most")
 
 
 def short_error(error: BaseException) -> str:

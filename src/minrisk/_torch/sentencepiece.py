@@ -35,7 +35,8 @@ class SentencePiece:
         """The id of a piece, which must exist."""
         found: int = self._model.piece_to_id(piece)
         if found == self._model.unk_id():
-            raise InputError(f"{self._path}: found no piece {piece!r}; is it another's model?")
+            raise InputError(f"{self._path}: found no piece {piece!r}; check that it belongs to "
+                             "the model")
         return found
 
 

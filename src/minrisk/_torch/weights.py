@@ -70,7 +70,7 @@ def as_weights(found: Any, where: Path) -> dict[str, Tensor]:
     """The content of a weight file, checked to be tensors by name."""
     if not isinstance(found, Mapping) or not all(
             isinstance(name, str) and isinstance(own, Tensor) for name, own in found.items()):
-        raise InputError(f"{where}: found something else than weights by name; copy it again")
+        raise InputError(f"{where}: expected a mapping from names to weights; copy it again")
     return dict(found)
 
 
@@ -93,7 +93,7 @@ def meta_build(where: object) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:  # an invalid configuration may cause any exception
-        raise InputError(f"{where}: its configuration makes no model: {type(error).__name__}: "
+        raise InputError(f"{where}: its configuration is invalid: {type(error).__name__}: "
                          f"{_error_text(error)}; copy it again") from None
 
 
@@ -106,8 +106,8 @@ def load_weights(model: Any, weights: Mapping[str, Tensor], where: object, hint:
         raise InputError(f"{where}: the checkpoint does not fit: {reason}; {hint}") from None
     absent = [name for name in missing if not name.endswith(_INDEX_BUFFERS)]
     if absent:
-        raise InputError(f"{where}: the checkpoint lacks {len(absent)} weights, "
-                         f"{absent[0]} for one; {hint}")
+        raise InputError(f"{where}: the checkpoint lacks {len(absent)} weights, such as "
+                         f"{absent[0]}; {hint}")
     for module in model.modules():
         for name, buffer in list(module.named_buffers(recurse=False)):
             if buffer.is_meta:

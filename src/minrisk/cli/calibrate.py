@@ -91,9 +91,9 @@ def calibrate(metric: GoldMetric, inputs: InputOptions, options: CalibrateOption
     output.check(inputs)
     report = report_of(list(inputs.paths()), options, metric.made())
     if report.calibration.signature is None:
-        warn("it is not known how these choices were made, so that nobody can check that others "
-             "were made alike; give the file that `minrisk decode -o` wrote, with its .run.json "
-             "beside it")
+        warn("the input does not say how these choices were made, so --calibration cannot check "
+             "that others are made the same way; give the file from `minrisk decode -o`, with its "
+             ".run.json beside it")
     if report.left_out and not output.quiet:
         click.echo(f"minrisk: left out {report.left_out} segments that failed", err=True)
     if output.output is not None:

@@ -132,8 +132,8 @@ class OptionsCommand(click.Command):
         flags = {option.flag for option in self._field_options(ctx) if option.is_flag}
         if error.option_name not in flags:
             return error
-        return click.UsageError(f"{error.option_name} takes no value; write {error.option_name} "
-                                f"for true, --no-{error.option_name[2:]} for false")
+        return click.UsageError(f"{error.option_name} takes no value; use {error.option_name} for "
+                                f"true, --no-{error.option_name[2:]} for false")
 
     def _unknown_options(self, ctx: click.Context, first: str,
                          args: Sequence[str]) -> InputError:

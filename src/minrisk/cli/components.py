@@ -104,7 +104,7 @@ class Component:
         is_implied = self.kind == "sampler" and self.is_default
         return InputError(f"{self.label} needs {option.flag} {option.shown_metavar}: "
                           f"{option.field.help}"
-                          + "; for a model of a server, also --endpoint URL" * is_implied)
+                          + "; for a model on a server, also give --endpoint URL" * is_implied)
 
 
 @dataclass(frozen=True)
@@ -278,8 +278,8 @@ class SamplerOptions(ComponentOptions):
         if not self.endpoint:
             return make_sampler(name, **options)
         if "endpoint" not in [field.name for field in fields_of(SAMPLERS.get(name))]:
-            raise InputError(f"--endpoint is of sampler {ENDPOINT_SAMPLER}; "
-                             f"leave out --sampler {name}")
+            raise InputError(f"--endpoint is only for the sampler {ENDPOINT_SAMPLER!r}; leave out "
+                             f"--sampler {name}")
         from minrisk.samplers.ensemble import pool_of_servers
 
         return pool_of_servers(_servers(self.endpoint),
@@ -374,6 +374,6 @@ def _further_fields(strategies: Iterable[str]) -> list[tuple[str, Field]]:
             if field.type is Metric and field.name != "metric":
                 owner, own = fields.setdefault(field.name, (entry.name, field))
                 if own.type is Strategy and entry.name in strategies:
-                    raise InputError(f"{field.flag} is a metric of {entry.name} and a strategy of "
-                                     f"{owner}; try them in two runs")
+                    raise InputError(f"{field.flag} is a metric for {entry.name}, but a strategy "
+                                     f"for {owner}; try them in separate runs")
     return [*fields.values()]

@@ -88,7 +88,7 @@ class Config:
         if option.multiple:
             return [str(item) for item in (value if isinstance(value, list) else [value])]
         if isinstance(value, list):
-            raise InputError(f"{self.path}: found a list for {key!r}, wanted one value")
+            raise InputError(f"{self.path}: found a list for {key!r}, expected one value")
         if option.is_flag and isinstance(value, bool):
             return value
         return str(value).lower() if isinstance(value, bool) else str(value)
@@ -102,7 +102,7 @@ def read_config(path: str, command: str | None) -> Config:
         pairs = list(translated(path, dict(pairs)))
     for key, count in Counter(key for key, _ in pairs).items():
         if count > 1:
-            raise InputError(f"{path}: found {key!r} in {count} spellings, wanted it once")
+            raise InputError(f"{path}: found {key!r} in {count} spellings, expected it once")
     return Config(path, {key: value for key, value in pairs if value is not None})
 
 
@@ -137,13 +137,13 @@ def _load(path: str) -> dict[Any, Any]:
     except InputError as error:
         raise InputError(f"{path}:{error}") from None
     except Exception as error:  # PyYAML raises many types: `!!bool maybe` is a KeyError
-        raise InputError(f"{path}: found invalid YAML, wanted `option: value` lines: "
+        raise InputError(f"{path}: found invalid YAML, expected `option: value` lines: "
                          + " ".join(str(error).split())) from None
     if content is None:  # an empty file
         return {}
     if not isinstance(content, dict):
-        raise InputError(f"{path}: found {type(content).__name__}, wanted a mapping: "
-                         "`option: value` lines")
+        raise InputError(f"{path}: found {type(content).__name__}, expected a mapping: `option: "
+                         "value` lines")
     return content
 
 
@@ -157,7 +157,7 @@ def _strict_loader() -> Any:
             if self.check_event(yaml.AliasEvent):  # nested aliases can expand exponentially
                 event: Any = self.peek_event()  # type: ignore[no-untyped-call]
                 raise InputError(f"{event.start_mark.line + 1}: found the alias *{event.anchor}, "
-                                 "wanted plain values: write it out")
+                                 "expected plain values: write it out")
             return super().compose_node(parent, index)
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -165,7 +165,7 @@ def _strict_loader() -> Any:
             for key, _ in node.value:
                 if isinstance(key.value, str) and key.value in seen:
                     raise InputError(f"{key.start_mark.line + 1}: found the key {key.value!r} "
-                                     "twice, wanted it once")
+                                     "twice; remove one")
                 seen.add(str(key.value))
             return super().construct_mapping(node, deep)
 
@@ -188,8 +188,8 @@ def translated(path: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]
         elif key not in _WITHOUT_EFFECT and not key.startswith("selector."):
             yield _NAMES.get(key) or key.removeprefix("common.").removeprefix("decoder."), value
     if left_out := [key.replace("-", "_") for key in values if key in _WITHOUT_EFFECT]:
-        warn(f"{path}: left out {', '.join(left_out)}, which do not change the choice here "
-                "(docs/guides/moving.md has what to use instead)")
+        warn(f"{path}: ignored {', '.join(left_out)}, which minrisk does not need "
+             "(docs/guides/moving.md says what to use instead)")
 
 
 def _implied(values: Mapping[str, Any]) -> Values:

@@ -38,7 +38,7 @@ class InspectInput(JsonInput):
     def view(self, page: PageOptions, seed: int) -> View:
         against = dict(map(_named, self.against))
         if len(against) < len(self.against):
-            raise InputError("--against: two outputs have the same name; name them, as in "
+            raise InputError("--against: two outputs have the same name; give them names, as in "
                              "--against NAME=FILE")
         return View(show=page.show, field=page.reference_field, seed=seed,
                     against={name: output_texts(path) for name, path in against.items()},
@@ -92,8 +92,8 @@ def _print_size(path: str, size: int, show: int, quiet: bool) -> None:
     if not quiet:
         click.echo(f"minrisk: {remote.redact_url(path)}: {size / 10**6:.1f} MB", err=True)
     if size > LARGE:
-        warn(f"{remote.redact_url(path)} has {size / 10**6:.0f} MB and takes long to "
-             f"open; lower --show {show}, or inspect a part of the segments")
+        warn(f"{remote.redact_url(path)} has {size / 10**6:.0f} MB and opens slowly; lower --show "
+             f"{show}, or inspect fewer segments")
 
 
 def _named(given: str) -> tuple[str, str]:

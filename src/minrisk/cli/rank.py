@@ -48,11 +48,12 @@ class RankOptions(WorkerOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if "-" in self.references and (self.engine or self.workers):
-            raise InputError("standard input is read by this process alone; "
-                             "leave --workers and --engine out, or name files")
+            raise InputError("workers cannot read standard input; name files, or leave out "
+                             "--workers and --engine")
         check_files([self.hypotheses, *self.references], [self.output])
         if self.output.endswith(PARQUET):
-            raise InputError(f"{self.output} is Parquet; rank writes a line of JSON: name it .json")
+            raise InputError(f"{self.output} is Parquet, but rank writes a line of JSON; name a "
+                             ".json file")
         if not is_stream(self.output):
             check_new(self.output, self.overwrite)
 
@@ -106,7 +107,7 @@ def _hypotheses(path: str, is_vote: bool) -> Record:
             return record.replace(segment=Segment(texts))
     objects = [text for text in texts if text.strip()]
     if len(objects) != 1:
-        raise InputError(f"{source.name} has {len(objects)} segments, wanted one")
+        raise InputError(f"{source.name} has {len(objects)} segments, expected one")
     with error_location(source.name):
         reader = SampleReader((), is_vote=is_vote)
         record = reader.parse_fields(parse(objects[0], "name it .txt"), record)

@@ -84,17 +84,17 @@ class ScoreOptions:
 
     def __post_init__(self) -> None:
         if self.gold is not None and self.references:
-            raise InputError("--gold and --references exclude each other; give one")
+            raise InputError("--gold and --references are mutually exclusive; give one of them")
         check_files([*self.systems, *self.references, *filter(None, [self.source])], written=[])
         names = [redact_url(path) for path in self.systems]
         for name in names:
             if names.count(name) > 1:
-                raise InputError(f"{name} was given twice; name each system once")
+                raise InputError(f"{name} was given twice; give each system once")
         if self.sentence_level and (len(self.systems) > 1 or self.resample_count):
             raise _one_system()
         if self.format == "latex" and len(self.systems) == 1:
-            raise InputError("--format latex is a table of systems; give several, "
-                             "or another format")
+            raise InputError("--format latex is a table of several systems; give more than one, "
+                             "or choose another format")
 
     @property
     def resample_count(self) -> int:
@@ -164,7 +164,7 @@ def _check(options: ScoreOptions, metrics: Sequence[AnyMetric]) -> None:
     for metric in metrics:
         if not has_references and Ability.QUALITY not in metric.abilities:
             raise InputError(f"metric {metric.name!r} compares with references; give -r FILE or "
-                             "--gold FIELD, or choose a metric that judges by the source alone")
+                             "--gold FIELD, or choose a quality-estimation metric")
         if not has_references and not options.source:
             raise InputError(f"metric {metric.name!r} judges by the source; give -s FILE")
     if options.sentence_level and len(metrics) > 1:
@@ -172,7 +172,7 @@ def _check(options: ScoreOptions, metrics: Sequence[AnyMetric]) -> None:
 
 
 def _one_system() -> InputError:
-    return InputError("--sentence-level shows one system by one metric, without --confidence")
+    return InputError("--sentence-level is for one system and one metric, without --confidence")
 
 
 def _covered(paths: Iterable[str], gold: str) -> tuple[dict[str, list[Sampled]], Set[int]]:

@@ -123,8 +123,8 @@ class BackendOptions(ComponentOptions):
 
     def local_sampler(self) -> Transformers:
         if self.model is None:
-            raise InputError("found neither --upstream nor --model, wanted the address of a server "
-                             "that samples, or the folder of a model")
+            raise InputError("serve needs --upstream URL, the address of a server that samples, "
+                             "or --model NAME, a local model")
         # other servers refuse prompts that are too long, too
         options = {"overlong": "error", "temperature": self.temperature} | self.fields["sampler"]
         made: Transformers = SAMPLERS.make(SAMPLER, model=self.model, **options)
@@ -346,14 +346,14 @@ def _alias(text: str, default: Preset, method: StrategyOptions) -> tuple[str, Pr
     name, equals, rest = text.partition("=")
     model, *given = rest.split(",")
     if not (name and equals and model):
-        raise InputError(f"--alias {text!r:.80}; wanted NAME=MODEL, and after it where wanted "
-                         "samples=N, metric=M or strategy=S, with commas between them")
+        raise InputError(f"--alias {text!r:.80}; expected NAME=MODEL, optionally followed by "
+                         "samples=N, metric=M or strategy=S, separated by commas")
     pairs = {key: value for key, _, value in (one.partition("=") for one in given)}
     for key in pairs.keys() - set(_ALIAS):
         raise unknown(f"setting of --alias {name}", key, _ALIAS)
     samples = pairs.get("samples", str(default.samples))
     if not samples.isdecimal():
-        raise InputError(f"--alias {name}: samples={samples!r:.20}; wanted a number")
+        raise InputError(f"--alias {name}: samples={samples!r:.20}; expected a number")
     metric = pairs.get("metric", method.metric)
     judge = default.strategy.metric if metric == method.metric else as_metric(metric)
     # keeps the options of the default strategy and metric where the alias does not change them
@@ -379,7 +379,7 @@ def _keys(path: str | None) -> Keys:
         lines += Input(path).texts()
     keys = [line.strip() for line in lines if line.strip()]
     if path is not None and not keys:
-        raise InputError(f"{path}: found no key, wanted one a line")
+        raise InputError(f"{path}: found no API key; expected one per line")
     return Keys(keys)
 
 

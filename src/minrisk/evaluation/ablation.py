@@ -59,7 +59,7 @@ def _pooled(where: str, fields: Mapping[str, Any]) -> PooledSamples:
     samples, models = fields.get("samples"), fields.get("models")
     if not (isinstance(samples, list) and isinstance(models, list) and samples
             and len(samples) == len(models) and all(isinstance(one, str) for one in models)):
-        raise InputError(f"{where}: found no samples with their models, wanted the lists samples "
-                         "and models, as `minrisk answer` writes them for several endpoints")
+        raise InputError(f"{where}: found no models of the samples; expected the lists samples and "
+                         "models, as `minrisk answer` writes them for several endpoints")
     return PooledSamples(where, samples, models, fields.get("counts") or [1] * len(samples),
                          fields.get("weights") or [1.0] * len(samples))

@@ -144,11 +144,11 @@ class CalibrationReport:
         yield (f"\n{self.choices} choices, {self.right:.1%} of them right; 95% intervals. * is "
                "calibrated. ECE (five bins of equal\nsize) and Brier score: of a map fitted on one "
                "half, on the other.\n")
-        yield from aligned([("wanted error", "threshold", "answered", "error"), *(
+        yield from aligned([("target error", "threshold", "answered", "error"), *(
             (f"{one.max_error:.0%}", "none" if one.threshold is None else f"{one.threshold:.4g}",
              f"{one.answered:.0%}", "" if one.error is None else f"{one.error:.1%}")
             for one in self.guarantees)])
-        yield (f"\nThe error above a threshold is at most that wanted with a probability of "
+        yield ("\nThe error above a threshold is at most the target error with a probability of "
                f"{self.calibration.level:.0%}.\nanswered, error: of the other half, by the "
                "threshold of one half.")
 
@@ -171,7 +171,7 @@ def read_calibration(path: str) -> Calibration:
     try:
         return Calibration.from_json(json.loads("\n".join(source.texts())))
     except (ValueError, RecursionError):
-        raise InputError(f"{source.name}: found no calibration; wanted what `minrisk calibrate` "
+        raise InputError(f"{source.name}: found no calibration; expected what `minrisk calibrate` "
                          "wrote") from None
 
 
@@ -199,7 +199,7 @@ def calibrated(columns: Mapping[str, Floats], right: Verdicts, name: str | None 
     if name is not None and name not in available:
         raise unknown("signal", name, available)
     if not available:
-        raise InputError("found no signal of confidence, wanted the output of a strategy with "
+        raise InputError("found no confidence signal; expected the output of a strategy with "
                          "utilities")
     counts = resampled_counts(right.size, resamples)
     chosen = next(iter(available)) if name is None else name
@@ -218,11 +218,11 @@ def calibrated(columns: Mapping[str, Floats], right: Verdicts, name: str | None 
 
 def _check(right: Verdicts) -> None:
     if right.size < MIN_CHOICES:
-        raise InputError(f"found {right.size} choices that are known to be right or wrong, wanted "
-                         f"at least {MIN_CHOICES}")
+        raise InputError(f"found {right.size} choices with a known result (right or wrong); at "
+                         f"least {MIN_CHOICES}")
     if right.all() or not right.any():
-        raise InputError(Wording("all {count} choices are {word}; a calibration needs right and "
-                                 "wrong ones: check gold= and threshold=, or give harder "
+        raise InputError(Wording("all {count} choices are {word}, but a calibration needs both "
+                                 "right and wrong ones; check gold= and threshold=, or use harder "
                                  "problems", count=right.size,
                                  word="right" if right.all() else "wrong"))
 

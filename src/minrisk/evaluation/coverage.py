@@ -137,8 +137,8 @@ def read_sampled(path: str, gold: str) -> list[Sampled | None]:
 def _sampled(where: str, fields: Mapping[str, Any], gold: str) -> Sampled:
     golds = golds_of(fields.get(gold))
     if golds is None:
-        raise InputError(f"{where}: found {gold} {show(fields.get(gold))}, wanted the gold answer "
-                         "or a list of them")
+        raise InputError(f"{where}: found {gold} {show(fields.get(gold))}; expected the gold "
+                         "answer or a list of them")
     with error_location(where):
         text = text_of_choice(fields).rstrip()
     samples = fields.get("samples") or []
@@ -146,8 +146,8 @@ def _sampled(where: str, fields: Mapping[str, Any], gold: str) -> Sampled:
     if not (isinstance(samples, list) and isinstance(counts, list) and len(samples) == len(counts)
             and all(isinstance(one, str) for one in samples)
             and all(type(one) is int and one > 0 for one in counts)):
-        raise InputError(f"{where}: found samples and counts that do not belong together, wanted "
-                         "lists of texts and numbers, as `minrisk answer` writes them")
+        raise InputError(f"{where}: found samples and counts that do not match; expected lists of "
+                         "texts and numbers, as `minrisk answer` writes them")
     drawn = fields.get("drawn")
     return Sampled(text, golds, samples, counts, drawn if type(drawn) is int else 0)
 

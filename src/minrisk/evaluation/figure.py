@@ -52,7 +52,7 @@ class Curve:
 def check_figure(path: str) -> None:
     """Check the file type and that matplotlib is installed, before any work is done."""
     if Path(path).suffix not in _KINDS:
-        raise InputError(f"cannot plot to {path}: wanted a name that ends in {', '.join(_KINDS)}")
+        raise InputError(f"cannot plot to {path}: the name must end in {', '.join(_KINDS)}")
     _figure_class()
 
 

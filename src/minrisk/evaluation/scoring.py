@@ -245,8 +245,8 @@ def reference_lists(references: Sequence[str | Sequence[str]]) -> Iterator[Seque
 def _check(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[str]] | None,
            sources: Sequence[str] | None) -> None:
     if references is None and sources is None:
-        raise InputError("neither references nor sources; give what the systems are to be "
-                         "judged by")
+        raise InputError("neither references nor sources; give references, or sources for a "
+                         "quality-estimation metric")
     what, wanted = ("source", sources) if references is None else ("references", references)
     assert wanted is not None
     outputs = systems if sources is None else {**systems, "the source": sources}
@@ -257,10 +257,10 @@ def _check(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[s
         if len(lines) != len(wanted):
             raise InputError(f"{name} has {len(lines)} lines, the {what} "
                              f"{'has' if what == 'source' else 'have'} {len(wanted)}; check that "
-                             "they belong together")
+                             "they are from the same corpus")
     if not systems or not wanted:
-        raise InputError(f"{len(systems)} systems with {len(wanted)} lines; "
-                         "at least one of each is wanted")
+        raise InputError(f"{len(systems)} systems with {len(wanted)} lines; at least one of each "
+                         "is required")
     for name, lines in outputs.items():
         checked_texts(lines, name)
 
@@ -270,7 +270,7 @@ def _check_finite(metric: AnyMetric, name: str, value: float, sentences: Floats)
     if wrong.size or not np.isfinite(value):
         scored = f"line {wrong[0] + 1} of {name}: {sentences[wrong[0]]}" if wrong.size else (
             f"{name}: {value}")
-        raise InputError(f"metric {metric.name!r} scored {scored}; a finite number is needed")
+        raise InputError(f"metric {metric.name!r} scored {scored}; expected a finite number")
 
 
 def _statistics(metric: AnyMetric, systems: Sequence[Sequence[str]],

@@ -51,7 +51,7 @@ class PreviewReader:
             next(others, None)  # raises a deferred read error
             names = ", ".join(source.name for source in self._inputs)
             reason = next((record.message for record in records),
-                          f"{names}: no segments; wanted JSON lines with samples" if names
+                          f"{names}: no segments; expected JSON lines with samples" if names
                           else "no segments; at least one is needed")
             raise InputError(reason)
         return segments

@@ -40,10 +40,11 @@ class Chooser:
             raise InputError("metric_options must be a mapping of names to values; got "
                              f"{brief(metric_options)}")
         if "output" in options:
-            raise InputError("output= is no option here: the metadata of the host have the choice")
+            raise InputError("output= is not an option here: the framework stores the result in "
+                             "its metadata")
         if metric_options and not isinstance(metric, str):
-            raise InputError("metric_options are for a metric that is given by name; give them "
-                             "to the metric's constructor")
+            raise InputError("metric_options are for a metric given by name; pass them to the "
+                             "metric's constructor")
         self._arguments = {
             "metric": make_metric(metric, **metric_options) if isinstance(metric, str)
             and metric_options else metric, "strategy": strategy, "confidence": True, **options}

@@ -81,7 +81,7 @@ class Consensus(dspy.Module):
     def _best(self, runs: Sequence[_Run | None]) -> Any:
         able = [run for run in runs if run is not None]  # others failed, and DSPy has logged why
         if not able:
-            raise UnusableError("all runs of the module failed; DSPy has logged why")
+            raise UnusableError("all runs of the module failed; see DSPy's log")
         field = self.field or list(able[0][0].keys())[-1]
         if any(field not in prediction for prediction, _ in able):
             raise unknown("field of the predictions", field, able[0][0].keys())

@@ -78,7 +78,7 @@ def consensus_of_epochs(metric: str = METRIC, strategy: StrategyLike | None = No
 
     def reduce(scores: list[Score]) -> Score:
         if all(score.answer is None for score in scores):
-            raise InputError("no score has an answer to compare; wanted a scorer that records "
+            raise InputError("no score has an answer to compare; expected a scorer that records "
                              "`answer`, as match(), includes() and model_graded_qa() do")
         found = choose([score.answer or "" for score in scores])
         best = scores[found.ranking.best]

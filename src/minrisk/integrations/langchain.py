@@ -69,5 +69,5 @@ def _text(output: Any) -> str:
         return str(output.text)
     if isinstance(output, str):
         return output
-    raise InputError(f"an output is of type {type(output).__name__}; wanted messages or strings: "
+    raise InputError(f"an output is of type {type(output).__name__}; expected messages or strings: "
                      "put consensus() after the model, before a parser of objects")

@@ -55,8 +55,8 @@ class ConsensusFilter(Filter):
               docs: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         resps = list(resps)
         if any(isinstance(texts, str) for texts in resps):
-            raise InputError("found one response for each document, wanted those of all repeats; "
-                             "let this filter come before take_first")
+            raise InputError("found one response for each document, expected those of all "
+                             "repeats; put this filter before take_first")
         if (name := self._source) is not None and (found := [d for d in docs if name not in d]):
             raise unknown("field of the documents", name, found[0])
         sources = [None if name is None else doc[name] for doc in docs]

@@ -133,7 +133,7 @@ class Input:
                 self.number += 1
                 if len(line) > MAX_LINE:
                     raise InputError(f"{self.where}: found a line of more than {MAX_LINE:,} bytes, "
-                                     "wanted one segment a line; is it a file of another format?")
+                                     "expected one segment per line; check the format of the file")
                 yield line.removesuffix(b"\n")
             self._check_size(stream)
 
@@ -144,7 +144,7 @@ class Input:
         now = os.fstat(stream.fileno()).st_size
         if now != self.size:
             raise InputError(f"{self.name}: had {self.size} bytes when the run began, and has "
-                             f"{now} now, so that segments may be missing; wait until it is "
+                             f"{now} now, so that segments may be missing; wait until the file is "
                              "complete, and run again")
 
     def texts(self) -> Iterator[str]:
@@ -173,7 +173,8 @@ class Input:
     def _open(self) -> AbstractContextManager[BufferedReader]:
         if self.path == "-":
             if sys.stdin is None:
-                raise InputError("standard input is closed; name a file, or pipe something in")
+                raise InputError("standard input is closed; name a file, or pipe input into the "
+                                 "command")
             return nullcontext(cast(BufferedReader, sys.stdin.buffer))
         if remote.is_url(self.path):
             return BufferedReader(cast(RawIOBase, remote.open_url(self.path, "rb")))
@@ -266,8 +267,8 @@ def text_of(line: bytes, number: int) -> str:
     try:
         text = line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"found byte 0x{line[error.start]:02x}, which is invalid UTF-8; "
-                         "wanted UTF-8 text: convert the file") from None
+        raise InputError(f"found byte 0x{line[error.start]:02x}, which is invalid UTF-8; expected "
+                         "UTF-8 text: convert the file") from None
     return text.removesuffix("\r")
 
 
@@ -313,7 +314,7 @@ def as_input_error(verb: str, path: str, name: str | None = None) -> Iterator[No
     except UnicodeEncodeError:
         is_possible = False
     if not is_possible:  # Python would raise a ValueError
-        raise InputError(f"cannot {verb} {path!r}: no file can have this name")
+        raise InputError(f"cannot {verb} {path!r}: this is not a valid file name")
     try:
         yield
     except BrokenPipeError:  # not an error: the reader has closed the pipe
@@ -339,7 +340,7 @@ def _size(path: str, name: str) -> int | None:
             return remote.size(path)
         status = os.stat(path)
     if stat.S_ISDIR(status.st_mode):
-        raise InputError(f"cannot read {name}: it is a directory; wanted a file")
+        raise InputError(f"cannot read {name}: it is a directory; expected a file")
     if not os.access(path, os.R_OK):
         raise InputError(f"cannot read {name}: permission denied")
     return status.st_size if stat.S_ISREG(status.st_mode) else None

@@ -61,7 +61,7 @@ def _plain(value: Any, column: str) -> Any:
     if isinstance(value, bytes):
         return _decoded(value, column)
     if column in TEXTS and not isinstance(value, str | None):
-        raise InputError(f"column {column!r} has values of type {type(value).__name__}, wanted "
+        raise InputError(f"column {column!r} has values of type {type(value).__name__}, expected "
                          "texts")
     return value
 

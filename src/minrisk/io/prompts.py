@@ -76,16 +76,16 @@ def is_source(record: Record) -> bool:
 def _prompt(fields: dict[str, Any]) -> str | list[dict[str, Any]]:
     source, prompt, messages = source_of(fields), fields.get("prompt"), fields.get("messages")
     if prompt is not None and messages is not None:
-        raise InputError("found both prompt and messages, wanted one of them")
+        raise InputError("found both prompt and messages, expected one of them")
     if messages is not None:
         return checked_messages(messages)
     text = source if prompt is None else prompt
     if text is None:
         named = ", ".join(key for key, value in fields.items() if value is not None)
-        raise InputError(f"found the fields {named or '(none)'}, "
-                         "wanted source, prompt or messages")
+        raise InputError(f"found the fields {named or '(none)'}, expected source, prompt or "
+                         "messages")
     if not isinstance(text, str):
-        raise InputError(f"found prompt {show(text)}, wanted a string")
+        raise InputError(f"found prompt {show(text)}, expected a string")
     return text
 
 

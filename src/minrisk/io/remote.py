@@ -56,7 +56,7 @@ def size(path: str) -> int | None:
     files, place = system(path)
     info = files.info(place)
     if info["type"] == "directory":
-        raise InputError(f"cannot read {redact_url(path)}: it is a directory; wanted a file")
+        raise InputError(f"cannot read {redact_url(path)}: it is a directory; expected a file")
     size: int | None = info["size"]
     return size
 

@@ -50,7 +50,7 @@ _OF_CHOICE = _CHOICE | {"abstained", "nbest", "utilities", "pairs", "confidence"
                         "proposal", "votes", "judge_usage"}
 
 UNUSED_LOGPROBS = Wording("logprobs are not used as weights: samples follow the probabilities of "
-                          "the model already; weights='logprobs' uses them")
+                          "the model already; use weights='logprobs' to weight by them")
 OTHER_VOTES = ("the input has choices by votes; this run compares whole texts: name the same "
                "metric for the same choices")
 
@@ -68,14 +68,15 @@ class Ids:
         if len(self._given) < 2:
             self._given.add(value is not None)
             if len(self._given) == 2:
-                warn("some ids are numbers and some segments have none: these get their "
-                     "position, which may be the id of another; give all an id, or none")
+                warn("some segments have numbers as ids and some have none: those get their "
+                     "position, which may be the id of another segment; give ids to all, or to "
+                     "none")
         if value is None:
             return index
         if isinstance(value, int | float) and not isinstance(value, bool) and abs(
                 value) < math.inf:
             return value
-        raise InputError(f"found id {show(value)}, wanted a string or a finite number")
+        raise InputError(f"found id {show(value)}, expected a string or a finite number")
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,8 @@ class SampleReader:
             checked_logprobs(logprobs, len(texts), of)
         models = models_of(fields) if of_samples else None
         if weights is not None and logprobs is not None and of_samples and models is None:
-            raise InputError("found both weights and logprobs of the samples, wanted one of them")
+            raise InputError("found both weights and logprobs of the samples, expected one of "
+                             "them")
         if self.weighting.by == "auto":
             # no warning with counts: such samples were drawn, so uniform weights are expected
             if logprobs is not None and weights is None and counts is None:
@@ -176,7 +178,7 @@ class SampleReader:
         assert column is not None
         values = _aligned(fields, column, len(texts), of)
         if values is None:
-            raise InputError(f"found no {column}, wanted them as weights of the references")
+            raise InputError(f"found no {column}, which the weights of the references need")
         return self.weighting.of_models(values, texts, lengths, counts, models, weights)
 
 
@@ -249,11 +251,11 @@ def parse(text: str, advice: str) -> dict[str, Any]:
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(Wording("found invalid JSON ({error}), wanted one JSON object a line; if "
-                                 "this is plain text, {advice}", error=error,
+        raise InputError(Wording("found invalid JSON ({error}), expected one JSON object per "
+                                 "line; if this is plain text, {advice}", error=error,
                                  advice=advice)) from None
     if not isinstance(fields, dict):
-        raise InputError(f"found {show(fields)}, wanted a JSON object")
+        raise InputError(f"found {show(fields)}, expected a JSON object")
     return fields
 
 
@@ -290,8 +292,8 @@ def text_of_choice(fields: Mapping[str, Any]) -> str:
     if text is None and ("error" in fields or fields.get("abstained")):
         return ""
     if not isinstance(text, str):
-        raise InputError(f"found text {show(text)}, wanted a string, as `minrisk decode` "
-                         "writes it")
+        raise InputError(f"found text {show(text)}, expected a string, as `minrisk decode` writes "
+                         "it")
     return text
 
 
@@ -308,7 +310,7 @@ def output_fields(file: InputFile) -> Iterator[tuple[str, dict[str, Any]]]:
 def source_of(fields: dict[str, Any]) -> str | None:
     source = fields.get("source")
     if source is not None and not isinstance(source, str):
-        raise InputError(f"found source {show(source)}, wanted a string")
+        raise InputError(f"found source {show(source)}, expected a string")
     return source
 
 
@@ -337,15 +339,15 @@ def columns_of(segment: Segment) -> dict[str, Any]:
 def _hypotheses(fields: dict[str, Any]) -> list[Any]:
     samples, hypotheses = _list(fields, "samples"), _list(fields, "hypotheses")
     if samples is not None and hypotheses is not None:
-        raise InputError("found both samples and hypotheses, wanted one of them")
+        raise InputError("found both samples and hypotheses, expected one of them")
     if samples is not None:
         return samples
     if hypotheses is None and fields.get("error") is not None:
         raise InputError(f"has no samples, because it failed before: {fields['error']}")
     if hypotheses is None:
         named = ", ".join(key for key, value in fields.items() if value is not None)
-        raise InputError(f"found the fields {named or '(none)'}, "
-                         "wanted samples or hypotheses: a list of strings")
+        raise InputError(f"found the fields {named or '(none)'}, expected samples or hypotheses: a "
+                         "list of strings")
     return hypotheses
 
 
@@ -360,14 +362,15 @@ def references_of(fields: dict[str, Any]) -> tuple[list[Any], list[Any] | None, 
 def _oracle_references(fields: dict[str, Any], name: str) -> list[Any]:
     references = fields.get(name)
     if references is None:
-        raise InputError(f"found no {name}, wanted the human references under this name")
+        raise InputError(f"found no {name}; expected a field of this name with the human "
+                         "references")
     return [references] if isinstance(references, str) else _list(fields, name) or []
 
 
 def _list(fields: dict[str, Any], name: str) -> list[Any] | None:
     values = fields.get(name)
     if values is not None and not isinstance(values, list):
-        raise InputError(f"found {name} {show(values)}, wanted a list")
+        raise InputError(f"found {name} {show(values)}, expected a list")
     return values
 
 
@@ -387,7 +390,7 @@ def _numbers(fields: dict[str, Any], name: str) -> list[Any] | None:
     for value in values or ():
         # NumPy would convert booleans and numeric strings to numbers
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InputError(f"found {show(value)} in {name}, wanted numbers")
+            raise InputError(f"found {show(value)} in {name}, expected numbers")
     return values
 
 
@@ -412,8 +415,7 @@ def _written(outcome: Any) -> str:
     try:
         return json.dumps(outcome, ensure_ascii=False, sort_keys=True)
     except (TypeError, ValueError, RecursionError):
-        raise InputError(f"found {brief(outcome)} in outcomes, wanted values that JSON can "
-                         "hold") from None
+        raise InputError(f"found {brief(outcome)} in outcomes; expected JSON values") from None
 
 
 def show(value: object) -> str:

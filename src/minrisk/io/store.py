@@ -195,8 +195,8 @@ def locked(store: Store) -> Iterator[None]:
     The lock ends with the process. Folders that were created but stay empty are removed.
     """
     if os.path.islink(store.work):
-        raise InputError(f"{store.work} is a link; unfinished results are kept in a folder of "
-                         "this name: remove the link, or name another output")
+        raise InputError(f"{store.work} is a link, but minrisk keeps unfinished results in a "
+                         "folder of this name; remove the link, or name another output")
     made, folder = list[str](), store.work  # the new folders, the innermost first
     while folder and not os.path.exists(folder):
         made.append(folder)
@@ -287,7 +287,7 @@ def _has_lock(stream: BinaryIO, path: str) -> bool:
 
 
 def another_run(store: Store) -> InputError:
-    return InputError(f"another run is writing to {store.name or '.'}; wait for it, or name "
+    return InputError(f"another run is writing to {store.name or '.'}; wait until it ends, or name "
                       "another output")
 
 
@@ -296,8 +296,8 @@ def _local_path(output: str, work: str | None) -> str | None:
     if remote.is_url(output) and not output.startswith(_LOCAL_SCHEME):
         return None
     if work:
-        raise InputError(Wording("work= goes with a URL as output; unfinished work of {output} is "
-                                 "kept beside it", output=output))
+        raise InputError(Wording("work= is only for an output that is a URL; unfinished results "
+                                 "of a local output are kept beside it", output=output))
     return output.removeprefix(_LOCAL_SCHEME)
 
 

@@ -39,7 +39,7 @@ class Column:
         """The column with only the file for the input file of this number."""
         if number >= len(self.files):
             raise InputError(Wording(self.name + "= names {count} files; for a folder as output, "
-                                     "one for each input is wanted, in the same order",
+                                                 "expected one per input, in the same order",
                                      count=len(self.files)))
         return replace(self, files=self.files[number:number + 1])
 
@@ -47,8 +47,8 @@ class Column:
         inputs = [file.open() for file in self.files]
         for source in inputs:
             if source.has_fields:
-                raise InputError(Wording("{name} has fields, wanted plain text; leave "
-                                         "num_candidates= out", name=source.name))
+                raise InputError(Wording("{name} has fields, as JSON lines do; for JSON lines, "
+                                         "leave out num_candidates=", name=source.name))
         return inputs
 
 
@@ -163,7 +163,7 @@ class _ColumnReader:
                     _check_plain(source.name, group[0])
                 if len(group) < size:
                     raise InputError(Wording(
-                        "{name}: {number} lines do not divide into groups of {size}; check "
+                        "{name}: {number} lines cannot be divided into groups of {size}; check "
                         "{option}, or use JSON lines for uneven groups", name=source.name,
                         number=source.number, size=size, option=Wording(self._column.option)))
                 self._count += 1
@@ -177,23 +177,25 @@ def _check_plain(file: str, line: bytes) -> None:
     except (ValueError, RecursionError):
         return
     if isinstance(fields, dict) and not fields.keys().isdisjoint(("samples", "hypotheses")):
-        raise InputError(Wording("{file} is JSON lines, whose lines have their own samples; leave "
-                                 "num_candidates= out", file=file))
+        raise InputError(Wording("{file} is JSON lines, in which every line has its samples; "
+                                 "leave out num_candidates=", file=file))
 
 
 def _number(text: str, where: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InputError(f"{where}: found {text!r:.60}, wanted a number") from None
+        raise InputError(f"{where}: found {text!r:.60}, expected a number") from None
 
 
 def _mismatch(columns: Iterable[_ColumnReader]) -> InputError:
     for column in columns:
         for _ in column:  # read to the end, to count the segments for the message
             pass
-    return InputError("the numbers of segments differ: " + ", ".join(map(str, columns))
-                      + "; check that the files belong together, and the numbers of lines")
+    return InputError("the files have different numbers of "
+                      "segments: " + ", ".join(map(str, columns))
+                      + "; check that they are from the same corpus, and the numbers of lines per "
+                        "segment")
 
 
 @dataclass(frozen=True)

@@ -165,8 +165,8 @@ class SampleWriter(Writer):
             return self.format.render([{"id": record.id, **record.fields, **fields}])
         rows = [*self._rows(record)]
         if self.format.is_counted and len(rows) != self.number:
-            raise InputError(Wording("found {rows} samples; plain text has {size} lines for every "
-                                     "prompt: give format='json'", rows=len(rows),
+            raise InputError(Wording("found {rows} samples; plain text needs {size} lines for "
+                                     "every prompt; give format='json'", rows=len(rows),
                                      size=self.number))
         return self.format.render(rows, self.columns, self.number)
 
@@ -310,8 +310,8 @@ class TrainingRecipe:
         """The prompt of an example: the segment's prompt or messages, or else its source."""
         if self.prompt is not None:
             if source is None:
-                raise InputError(Wording("found no source for the prompt template; leave prompt= "
-                                         "out, or give a source for every segment"))
+                raise InputError(Wording("found no source for the prompt template; leave out "
+                                         "prompt=, or give a source for every segment"))
             return fill(self.prompt, source)
         has_prompt = self.pairs is not None or self.conversational  # not just the source
         if source is not None and not has_prompt:
@@ -321,14 +321,13 @@ class TrainingRecipe:
         if isinstance(fields.get("prompt"), str):
             return str(fields["prompt"])
         if source is None:
-            raise InputError("found no source, prompt or messages, wanted one of them for every "
-                             "segment")
+            raise InputError("found no source, prompt or messages; every segment needs one of "
+                             "them")
         return source
 
     def _messages(self, found: Any) -> Prompt:
         if not self.conversational:
-            raise InputError(Wording("found messages, which only conversational=True examples "
-                                     "hold"))
+            raise InputError(Wording("found messages, which need conversational=True"))
         return checked_messages(found)
 
     def _best(self, prompt: Prompt, target: str) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class GivenScores(Metric[Objects]):
         places = [_places(scores.shape[axis] if scores.ndim == 2 else 0, lists)
                   for axis, lists in enumerate(sides)]
         if places[0] is None or places[1] is None:
-            raise InputError(f"matrix has the shape {scores.shape}; wanted "
+            raise InputError(f"matrix has the shape {scores.shape}; expected "
                              f"({len(segment.hypotheses)}, {len(segment.references)}), a row for "
                              "each hypothesis and a column for each reference, or for each "
                              "distinct one")
@@ -104,15 +104,15 @@ class LogProb(Metric[Floats]):
     normalise: bool = option(False)
 
     def features(self, texts: Sequence[str]) -> Floats:
-        raise InputError("metric 'logprob' does not judge texts alone; it needs the segments of "
-                         "samples with their log-probabilities")
+        raise InputError("metric 'logprob' does not judge texts alone; it needs segments with "
+                         "log-probabilities")
 
     def segment_features(self, segment: Segment, texts: Sequence[str]) -> Floats:
         """(N,) log-probabilities of hypotheses; NaN for texts that are only references."""
         if segment.logprobs is None:
             raise InputError(Wording("metric 'logprob' needs the log-probability of every "
-                                     "hypothesis; give logprobs (which weights='uniform' ignores), "
-                                     "or sample with a sampler that has them"))
+                                     "hypothesis; give logprobs (which weights='uniform' "
+                                     "ignores), or use a sampler that returns them"))
         check_not_positive(segment.logprobs)
         known: dict[str, float] = {}
         for text, logprob in zip(segment.hypotheses, self._values(segment).tolist(), strict=True):

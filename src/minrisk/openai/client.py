@@ -277,7 +277,7 @@ class Client:
         coding = headers.get("Content-Encoding", "identity")
         if coding.lower() != "identity":  # a compressed body may expand beyond any limit
             raise ServerError(f"{url}: the response is compressed ({self.mask.line(coding)}), "
-                              "which was not asked for; check the server or its proxy")
+                              "which was not requested; check the server or its proxy")
 
     def _checked(self, content: Parsed, url: str, headers: Mapping[str, str], is_large: bool,
                  raw: bytes | None = None) -> Response:
@@ -344,8 +344,8 @@ class Client:
 
     async def _pause(self, error: TemporaryError, attempt: int) -> None:
         if error.wait > self._max_wait:
-            failure = UnusableServerError(f"{error}; the server asks to wait {error.wait:.0f} s; "
-                                          "try again then")
+            failure = UnusableServerError(f"{error}; the server requests a delay of "
+                                          f"{error.wait:.0f} s; try again then")
             failure.response = error_response(error)
             raise failure from None
         # jitter, so that requests that failed together are not retried together

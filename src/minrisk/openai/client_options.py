@@ -83,10 +83,10 @@ def server_key(variable: str = KEY) -> str | None:
     if not key and variable != KEY:
         is_name = variable.isidentifier() and variable.isupper()  # else it may be a key
         raise InputError(f"the environment variable {variable if is_name else '(not shown)'} is "
-                         "not set; put the key there, and give the name of the variable")
+                         "not set; set it to the API key")
     if not (key.isascii() and key.isprintable()):  # not valid in a header
-        raise InputError(f"the environment variable {variable} holds no key: it has line breaks, "
-                         "control or other special characters")
+        raise InputError(f"the environment variable {variable} is not an API key: it has line "
+                         "breaks, control or other special characters")
     return key or None
 
 
@@ -97,10 +97,10 @@ def _check_address(endpoint: str) -> None:
     except ValueError:
         parts, fine = urlsplit(""), False
     if parts.username is not None or parts.query:  # the message must not show possible secrets
-        raise InputError("the endpoint's address has a user or a query; wanted only "
-                         "http(s)://HOST:PORT/PATH, and a key in the environment")
+        raise InputError("the endpoint's address has a user name or a query; give "
+                         "http(s)://HOST:PORT/PATH, and put the key into the environment")
     if not fine:
-        raise InputError(f"endpoint {endpoint!r}; wanted an address such as "
+        raise InputError(f"endpoint {endpoint!r}; expected an address such as "
                          "http://localhost:8000/v1")
 
 
@@ -111,6 +111,6 @@ def further_fields(extra: str | None) -> dict[str, Any]:
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
-        raise InputError(f"extra {extra!r:.60}; wanted a JSON object, such as "
+        raise InputError(f"extra {extra!r:.60}; expected a JSON object, such as "
                          '{"min_p": 0.1}')
     return fields

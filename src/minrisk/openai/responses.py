@@ -77,7 +77,7 @@ def check_response(body: Any) -> InvalidResponse | None:
     choices = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(choices, list) or not all(map(_is_choice, choices)):
         is_error = isinstance(body, dict) and body.get("error") is not None
-        return InvalidResponse("wanted choices with text", is_temporary=is_error)
+        return InvalidResponse("expected choices with text", is_temporary=is_error)
     return None if choices else InvalidResponse("the response has no choices", is_temporary=True)
 
 

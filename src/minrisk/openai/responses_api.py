@@ -64,7 +64,7 @@ def check_response_object(body: Any) -> InvalidResponse | None:
     """The problem of an invalid response; None if it is valid."""
     items = body.get("output") if isinstance(body, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        return InvalidResponse("wanted a response with its output", is_temporary=False)
+        return InvalidResponse("expected a response with its output", is_temporary=False)
     if body.get("status") in ("completed", "incomplete", None):
         return None
     error = body.get("error")

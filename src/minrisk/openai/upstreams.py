@@ -40,8 +40,7 @@ def parse_upstreams(texts: Sequence[str], flag: str) -> list[UpstreamServer]:
     if None in numbers and any(numbers):
         raise InputError(f"{flag}: give samples for all servers, or for none")
     if len(found) == 1 and (numbers[0] or found[0].weight != 1):
-        raise InputError(f"{flag}: samples and weight are the part of a server in a pool; name "
-                         "several servers")
+        raise InputError(f"{flag}: samples and weight are for pools; give several servers")
     names = labels(one.name or one.model or urlsplit(one.endpoint).netloc for one in found)
     return [replace(one, name=name) for one, name in zip(found, names, strict=True)]
 
@@ -57,7 +56,7 @@ def _parsed(text: str, flag: str) -> UpstreamServer:
         if not (equals and value):
             raise InputError(f"{flag}: {name} has no value, in {text!r:.100}")
         if name == "name" and "+" in value:
-            raise InputError(f"{flag}: the name {value!r:.60} has a +, which joins names")
+            raise InputError(f"{flag}: the name {value!r:.60} must not contain a +")
         given[name.replace("-", "_")] = value
     try:
         if "samples" in given:

@@ -144,7 +144,7 @@ def _guarantees(guarantees: Iterable[Guarantee]) -> str:
                 "none" if one.threshold is None else f"{one.threshold:.4g}",
                 f"{one.answered:.0%}", "" if one.error is None else f"{one.error:.1%}"]) + "</tr>"
 
-    return _table(("wanted error", "threshold", "answered", "error"), rows())
+    return _table(("target error", "threshold", "answered", "error"), rows())
 
 
 def _cells(texts: Iterable[str]) -> str:

@@ -179,7 +179,7 @@ def _is_number(value: Any) -> bool:
 def _checked(logprobs: Any, count: int) -> list[float]:
     if not isinstance(logprobs, list) or not all(
             isinstance(value, int | float) for value in logprobs):
-        raise InputError(f"found logprobs {show(logprobs)}, wanted a list of numbers")
+        raise InputError(f"found logprobs {show(logprobs)}, expected a list of numbers")
     if len(logprobs) != count:
-        raise InputError(f"found {len(logprobs)} logprobs for {count} samples, wanted one each")
+        raise InputError(f"found {len(logprobs)} logprobs for {count} samples, expected one each")
     return logprobs

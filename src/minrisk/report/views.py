@@ -68,8 +68,8 @@ class View:
         for name, lines in [*self.against.items(),
                             *(("the references", lines) for lines in self.references)]:
             if len(lines) != segments:
-                raise InputError(f"{name} has {len(lines)} lines, and there are {segments} "
-                                 "segments; one line per segment is wanted, in the same order")
+                raise InputError(f"{name} has {len(lines)} lines, but there are {segments} "
+                                 "segments; expected one line per segment, in the same order")
 
     def segment(self, record: Record, ranking: Ranking, pool: Pool[Any],
                 compares: bool = True,
@@ -383,6 +383,6 @@ def _largest(labels: Ints, values: Sequence[float], size: int) -> Floats:
 
 def _line(lines: Sequence[str], index: int, name: str) -> str:
     if index >= len(lines):
-        raise UnusableError(f"{name} has {len(lines)} lines, and there are more segments; one line "
-                            "per segment is wanted, in the same order")
+        raise UnusableError(f"{name} has {len(lines)} lines, but there are more segments; expected "
+                            "one line per segment, in the same order")
     return lines[index]

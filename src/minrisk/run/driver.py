@@ -98,7 +98,8 @@ def _check_files(options: RunOptions, job: Job, shards: Sequence[Shard], read: S
                  written: Sequence[str]) -> None:
     """Check that no output is an input, and that all outputs are different, writable files."""
     if job.matrix == "-":
-        raise InputError(Wording("matrix= needs a file; standard output takes no .npz"))
+        raise InputError(Wording("matrix= needs a file: an .npz cannot be written to standard "
+                                 "output"))
     outputs: list[str] = []
     if options.is_folder:
         names = [shard.name for shard in shards]
@@ -112,7 +113,7 @@ def _check_files(options: RunOptions, job: Job, shards: Sequence[Shard], read: S
     for path in others:
         if path != "-" and os.path.realpath(path) in [os.path.realpath(output)
                                                       for output in outputs if output != "-"]:
-            raise InputError(f"{path} is part of the output; name two files")
+            raise InputError(f"{path} is also part of the output; name another file")
     check_files([*(file.location for file in (*job.files, *job.also_read)), *read],
                 [*outputs, *others])
     for name in names:
@@ -122,7 +123,7 @@ def _check_files(options: RunOptions, job: Job, shards: Sequence[Shard], read: S
 def check_files(read: Sequence[str], written: Sequence[str]) -> None:
     """Check that standard input is read only once, and that no input is overwritten."""
     if list(read).count("-") > 1:
-        raise InputError("standard input was given more than once; it can be read only once")
+        raise InputError("standard input was given more than once; give it once")
     keys = {file_key(path, "stdin"): path for path in read}
     for output in written:
         key = file_key(output, "stdout")
@@ -205,8 +206,8 @@ class Run:
         if self._error:
             raise self._error
         if self.unfinished():
-            raise MinriskError(Wording("engine={name!r} gave no result of some segments; resume "
-                                       "the run", name=self.engine.name))
+            raise MinriskError(Wording("engine={name!r} returned no result for some segments; "
+                                       "resume the run", name=self.engine.name))
         if self._held:
             raise InputError(self._held_reason("all {} segments failed"))
         if len(self.broken) == remaining and not self._has_success:

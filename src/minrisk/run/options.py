@@ -51,7 +51,8 @@ class WorkerOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.address and not (self.engine and engine_class(self.engine).takes_address):
-            raise InputError(Wording("address= is of a Ray cluster; give engine='ray'"))
+            raise InputError(Wording("address= is the address of a Ray cluster; give engine='ray' "
+                                     "too"))
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,11 @@ class RunOptions(WorkerOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.segment_timeout is not None and not hasattr(signal, "setitimer"):
-            raise InputError(Wording("segment_timeout= needs a system with interval timers, which "
-                                     "Windows lacks; run without it"))
+            raise InputError(Wording("segment_timeout= is not available on Windows, which has no "
+                                     "interval timers; leave it out"))
         if self.resume and self.overwrite:
-            raise InputError(Wording("resume= and overwrite= exclude each other; give one"))
+            raise InputError(Wording("resume= and overwrite= are mutually exclusive; give one of "
+                                     "them"))
         if self.is_stream and (self.resume or self.overwrite):
             name = "resume" if self.resume else "overwrite"
             raise InputError(Wording(f"{name}= needs output= to be a file or folder"))
@@ -117,8 +119,8 @@ class RunOptions(WorkerOptions):
         made: type[Engine] = Inline if name is None else engine_class(name)
         for option in ("segment_timeout", "gpus_per_worker"):
             if getattr(self, option) and not made.has_processes:
-                raise InputError(Wording(f"{option}= needs workers that are processes, which those "
-                                         f"of engine={name!r} are not; give engine='local'"))
+                raise InputError(Wording(f"{option}= needs worker processes, which "
+                                         f"engine={name!r} does not have; give engine='local'"))
         return made(self.address, self.memory)
 
     def pool(self, *stages: Stage) -> WorkerPool:

@@ -92,8 +92,8 @@ def _workers(pool: WorkerPool, cores: int) -> int:
     fitting = workers_that_fit(_gpus(), pool.gpus)
     workers = pool.workers or fitting
     if not 0 < workers <= fitting:  # a worker without a GPU would use the CPU
-        raise InputError(f"this machine has {_gpus()} NVIDIA GPUs, too few for {workers or 1} "
-                         f"workers with {pool.gpus:g} each")
+        raise InputError(f"this machine has {_gpus()} NVIDIA GPUs, which are too few for "
+                         f"{workers or 1} workers with {pool.gpus:g} each")
     return workers
 
 
@@ -222,8 +222,9 @@ class Worker:
             with interrupts_held():
                 self._process.start()
         except UNSENDABLE as error:
-            raise InputError(f"worker processes cannot be sent the metric, strategy or sampler "
-                             f"({error}); define it in a module, or work without workers") from None
+            raise InputError("the metric, strategy or sampler cannot be sent to worker processes "
+                             f"({error}); define it in a module, or leave out the "
+                             "workers") from None
         theirs.close()
 
     def _restart(self) -> None:

@@ -186,12 +186,12 @@ def _check_access(address: str) -> None:
 
 def _absent(address: str | None, error: Exception) -> InputError:
     return InputError(Wording("no Ray cluster at {place}: {error}; start one with `ray start "
-                              "--head`, or leave address= out",
+                              "--head`, or leave out address=",
                               place=address or "this machine", error=error))
 
 
 def _refused(address: str | None, reason: str) -> InputError:
-    return InputError(f"the Ray cluster at {address} refuses this process: {reason}; set "
+    return InputError(f"the Ray cluster at {address} rejects this process: {reason}; set "
                       "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the token of the cluster")
 
 
@@ -203,8 +203,8 @@ def _check_nodes(pools: Sequence[WorkerPool]) -> None:
              .remote(_dumps(pools)) for node in nodes]
     for error in list(filter(None, map(_error_of, tasks))):  # all: Ray prints unretrieved errors
         raise UnusableError("a node of the Ray cluster cannot load the workers: "
-                            f"{_last_line(str(error))}; every node needs minrisk and what defines "
-                            "the metric, the strategy and the sampler") from error
+                            f"{_last_line(str(error))}; install minrisk, and the modules that "
+                            "define the metric, strategy and sampler, on every node") from error
 
 
 def _error_of(task: Any) -> Exception | None:

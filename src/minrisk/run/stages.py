@@ -135,12 +135,12 @@ class GenerateSamples:
             return record
         if isinstance(record.prompt, str) and not record.prompt.strip():
             if self.fail_blank:
-                return record.failed(InputError("the source is blank; there is nothing to sample "
-                                                "from"))
+                return record.failed(InputError("the source is blank; leave it out"))
             return record.replace(samples=[Sample("", self.n, 0.0)])
         if not isinstance(record.prompt, str) and not self.sampler.takes_messages:
-            return record.failed(InputError(f"found messages, which sampler {self.sampler.name!r} "
-                                            "does not take; wanted a source or a prompt"))
+            return record.failed(InputError("found messages, which the sampler "
+                                            f"{self.sampler.name!r} does not support; expected a "
+                                            "source or a prompt"))
         if self._lacks_instruction(record):
             return record.failed(InputError(Wording('the model needs an instruction besides the '
                                                     'source; give prompt="Translate into French: '
@@ -182,8 +182,8 @@ class GenerateSamples:
                 yield self._with_samples(record, found)
         yield from passing
         for record in unanswered.values():
-            yield record.failed(InputError(f"sampler {self.sampler.name!r} gave neither samples "
-                                           "nor an error for it"))
+            yield record.failed(InputError(f"sampler {self.sampler.name!r} returned neither "
+                                           "samples nor an error for this prompt"))
 
     def _with_samples(self, record: Record, found: Sequence[Sample] | MinriskError) -> Record:
         if isinstance(found, MinriskError):
@@ -217,8 +217,8 @@ class EqualSamples:
         if is_equal and self._is_decided:
             warn(Wording("all samples of a prompt are equal, for each of the first {prompts} "
                          "prompts, so there is nothing to choose from; the server may ignore the "
-                         "temperature or return cached answers, or sampling is cut to the "
-                         "likeliest tokens: check the server's settings, or raise temperature=",
+                         "temperature, return cached answers or truncate the distribution: check "
+                         "its settings, or raise temperature=",
                          prompts=self._prompts))
 
 
@@ -349,8 +349,8 @@ class Decode:
 def warn_of_other_choice(recorded: str, ours: str) -> None:
     """Warn if the choice in a record, such as a server's, was made by another method."""
     if not choose_alike(ours, recorded):
-        warn(f"the input has choices by {recorded}; this run chooses by {ours}: name the "
-             "same strategy and metric for the same choices")
+        warn(f"the choices in the input were made by {recorded}, and this run uses {ours}; for the "
+             "same choices, use the same strategy and metric")
 
 
 def written(writer: Writer, rephrase: Callable[[object], str], record: Record) -> Result:

@@ -95,8 +95,8 @@ class Connection:
         is_requested = "logprobs" in request.body.keys() - unsupported
         if is_requested and all(choice.raw.get("logprobs") is None for choice in choices):
             self._completions.note("logprobs", Wording(
-                "the server returns no log-probabilities, so samples have none; logprobs=False "
-                "does not request them"))
+                "the server returns no log-probabilities, so samples have none; set "
+                "logprobs=False to not request them"))
 
 
 def _limit(request: UpstreamRequest) -> str:

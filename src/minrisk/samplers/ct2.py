@@ -96,14 +96,14 @@ class CTranslate2(Sampler):
 
     def _tokens(self, text: str) -> list[str]:
         if not text.strip():
-            raise InputError("the source is blank; there is nothing to translate")
+            raise InputError("the source is blank; leave it out")
         pieces: list[str] = self._pieces["source"].encode(text, out_type=str)
         if len(pieces) >= _LIMIT:
             message = f"a source has {len(pieces)} tokens, and the model takes {_LIMIT - 1}"
             if self.overlong == "error":
-                raise InputError(Wording("{message}; shorten it, or use overlong='cut'",
+                raise InputError(Wording("{message}; shorten it, or set overlong='cut'",
                                          message=message))
-            warn(f"{message}; it does not see the rest")
+            warn(f"{message}; the model ignores the rest")
         return [*pieces[:_LIMIT - 1], _END]
 
     def _sample_jobs(self, jobs: Sequence[tuple[list[str], np.random.Generator]],
@@ -147,9 +147,9 @@ class CTranslate2(Sampler):
         """The SentencePiece models of source and target."""
         for name in _NEEDED:
             if not os.path.isfile(os.path.join(self.model, name)):
-                raise UnusableError(f"{self.model} has no {name}; wanted a folder that "
-                                    "ct2-transformers-converter wrote with "
-                                    "--copy_files source.spm target.spm")
+                raise UnusableError(f"{self.model} has no {name}; expected a folder from "
+                                    "ct2-transformers-converter with --copy_files source.spm "
+                                    "target.spm")
         processor = _package("sentencepiece").SentencePieceProcessor
         return {side: processor(model_file=os.path.join(self.model, f"{side}.spm"))
                 for side in ("source", "target")}

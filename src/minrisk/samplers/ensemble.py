@@ -88,15 +88,15 @@ class Ensemble(Sampler):
         super().__post_init__()
         count = len(self.samplers)
         if count < 2:
-            raise InputError("ensemble: wanted two samplers at least")
+            raise InputError("ensemble: expected at least two samplers")
         for name in ("samples", "weights", "names"):
             given = getattr(self, name)
             if given is not None and len(given) != count:
                 raise InputError(f"ensemble: {name} must have a value for each of the {count} "
                                  f"samplers; got {len(given)}")
         if any(one.vote is not None for one in self.samplers):
-            raise InputError("ensemble: vote stops a sampler by the answers of one model; leave it "
-                             "out, and choose by the metric exact-match")
+            raise InputError("ensemble: vote only sees the answers of one model; leave it out, "
+                             "and use the metric exact-match")
 
     @property
     def takes_messages(self) -> bool:
@@ -189,8 +189,8 @@ class Ensemble(Sampler):
                 labelled += [replace(sample, model=name, weight=weight) for sample in result]
             elif name not in self._warned:
                 self._warned.add(name)
-                note(Wording("{name}: {error}; prompts are answered without its samples, and "
-                             "further errors of it are not shown", name=name, error=result))
+                note(Wording("{name}: {error}; continuing without its samples, and without "
+                             "showing further errors of it", name=name, error=result))
         return Samples(labelled, usage_of(*parts), sum(map(number_drawn, parts)))
 
     @lazy

@@ -121,7 +121,7 @@ class Endpoint(ClientOptions, Sampler):
             if name in _OURS and value is not None:
                 raise InputError(f"extra has {name}; {_OURS[name]}")
         if self.system is not None and self.api == "completions":
-            raise InputError("system is for chats; put it into prompt, or use api chat")
+            raise InputError("system is for chats; put it into prompt, or use the chat api")
         if self.top_logprobs is not None and not self.logprobs:
             raise InputError(Wording("top_logprobs={top} needs logprobs=True",
                                      top=self.top_logprobs))
@@ -198,8 +198,8 @@ class Endpoint(ClientOptions, Sampler):
                 return {"prompt": text}
             prompt = [{"role": "user", "content": text}]
         elif self.prompt is not None or self.api == "completions":
-            raise InputError(Wording("found messages, which need api='chat' without a prompt "
-                                     "template; use these, or give sources"))
+            raise InputError(Wording("found messages, which need api='chat' and no prompt "
+                                     "template; set these, or give sources"))
         has_system = any(message.get("role") in _SYSTEM for message in prompt)
         system = [] if self.system is None or has_system else [
             {"role": "system", "content": self.system}]
@@ -228,7 +228,7 @@ class Endpoint(ClientOptions, Sampler):
         except (ValueError, RecursionError):
             texts = None
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise InputError(f"stop {self.stop!r:.60}; wanted a text, or a JSON list of texts, "
+            raise InputError(f"stop {self.stop!r:.60}; expected a text, or a JSON list of texts, "
                              r'such as ["\n\n", "Q:"]')
         return texts
 

@@ -211,7 +211,7 @@ class Server:
         """Log an error without its message, which may quote a client's text."""
         self.write_log(json.dumps({"id": trace.id, "error": type(error).__name__, "trace":
                                    traceback.format_tb(error.__traceback__)}))
-        return ApiError(500, "the server failed; its log says more under the request's id")
+        return ApiError(500, "internal server error; see the server's log for this request id")
 
     def _finish(self, trace: Trace, status: int) -> None:
         trace.finish()
@@ -257,20 +257,20 @@ class Server:
         if self._is_draining:
             raise _stopping()
         if not self._is_loaded:
-            raise ApiError(503, "the server still loads its models", code="loading",
+            raise ApiError(503, "the server is still loading its models", code="loading",
                            headers={"retry-after": "5"})
         if request.content_type != "application/json":  # cross-origin pages need a preflight
-            raise ApiError(415, f"found content type {request.content_type[:60]!r}, wanted "
-                           "application/json")
+            raise ApiError(415, f"found content type {request.content_type[:60]!r}, expected "
+                                "application/json")
         encoding = request.headers.get("Content-Encoding", "identity")
         if encoding.lower() != "identity":  # a decompression bomb could exceed max_body
-            raise ApiError(415, f"found content encoding {encoding[:60]!r}, wanted none")
+            raise ApiError(415, f"found content encoding {encoding[:60]!r}, expected none")
         seconds = self._settings.body_timeout
         try:
             async with nullcontext() if request.content.is_eof() else asyncio.timeout(seconds):
                 raw = await request.read()
         except TimeoutError:
-            raise ApiError(408, f"the body did not come within {seconds:g} s",
+            raise ApiError(408, f"the body did not arrive within {seconds:g} s",
                            headers={"connection": "close"}) from None
         if len(raw) <= LARGE:
             return read(raw)

@@ -196,8 +196,7 @@ class _Connection(web.RequestHandler):
                      exc: BaseException | None = None, message: str | None = None
                      ) -> web.StreamResponse:
         super().handle_error(request, status, exc, message)  # raises if a response was started
-        error = ApiError(status, "found bytes that are no valid request of HTTP, or one with "
-                         "too long or too many headers")
+        error = ApiError(status, "invalid HTTP request, or headers that are too long or too many")
         response = web.Response(status=status, text=error.content, content_type="application/json",
                                 headers={"Server": _SOFTWARE})
         response.force_close()

@@ -298,7 +298,8 @@ class Recorder:
             self._file = os.open(path, _MODE, 0o600)
         if not try_lock(self._file):
             os.close(self._file)
-            raise InputError(f"{path} is being written by another server; give each its own")
+            raise InputError(f"{path} is being written by another server; give each server its own "
+                             "file")
         _cut_torn_line(self._file)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="minrisk-record")
 

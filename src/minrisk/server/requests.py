@@ -143,9 +143,9 @@ def read_json(raw: bytes) -> dict[str, Any]:
     except RecursionError:
         raise ApiError(400, "the body is nested too deeply") from None
     except ValueError as error:
-        raise ApiError(400, f"the body is no JSON: {error}") from None
+        raise ApiError(400, f"the body is not valid JSON: {error}") from None
     if not isinstance(body, dict):
-        raise ApiError(400, f"the body is a JSON {type(body).__name__}; wanted an object")
+        raise ApiError(400, f"the body is a JSON {type(body).__name__}; expected an object")
     _check_size(body)
     return body
 
@@ -247,7 +247,7 @@ def _check_prompt(api: API, given: dict[str, Any]) -> None:
     if api == "completions":
         prompt = given.get("prompt")
         if isinstance(prompt, list) and len(prompt) > 1 and not isinstance(prompt[0], int):
-            raise ApiError(400, f"found {len(prompt)} prompts; wanted one a request",
+            raise ApiError(400, f"found {len(prompt)} prompts; expected one a request",
                            param="prompt")
         if not isinstance(prompt, str | list) or not prompt:
             raise ApiError(400, "prompt must be a text", param="prompt")
@@ -255,7 +255,7 @@ def _check_prompt(api: API, given: dict[str, Any]) -> None:
     messages = given.get("messages")
     if not isinstance(messages, list) or not messages or not all(
             isinstance(message, dict) for message in messages):
-        raise ApiError(400, "messages must be a list of objects, with one at least",
+        raise ApiError(400, "messages must be a list of objects, with at least one item",
                        param="messages")
 
 
@@ -326,7 +326,7 @@ def read_ranking_request(given: dict[str, Any], settings: Settings) -> tuple[Seg
         raise ApiError(400, str(error)) from None
     if len(segment.references) > settings.max_candidates:
         raise ApiError(400, f"{len(segment.references)} references, with their counts; this server "
-                       f"takes {settings.max_candidates} at most", param="counts")
+                            f"takes at most {settings.max_candidates}", param="counts")
     return segment, strategy
 
 
@@ -342,6 +342,6 @@ def _check_texts(given: dict[str, Any], name: str, most: int) -> None:
     if texts is None and name != "candidates":
         return
     if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
-        raise ApiError(400, f"{name} must be a list of texts, with one at least", param=name)
+        raise ApiError(400, f"{name} must be a list of texts, with at least one item", param=name)
     if len(texts) > most:
-        raise ApiError(400, f"{len(texts)} {name}; this server takes {most} at most", param=name)
+        raise ApiError(400, f"{len(texts)} {name}; this server takes at most {most}", param=name)

@@ -126,7 +126,7 @@ def _check_types(given: Mapping[str, Any]) -> None:
 def _checked(value: Any, kind: type, param: str) -> Any:
     """The value, which must be of this type."""
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise _error(param, f"wanted {_KINDS[kind]}")
+        raise _error(param, f"expected {_KINDS[kind]}")
     return value
 
 
@@ -159,7 +159,7 @@ def _logprob_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     wanted = given.get("include") or []
     for number, name in enumerate(wanted):
         if not isinstance(name, str) or name not in _INCLUDABLE:
-            raise _error(f"include[{number}]", f"wanted one of {', '.join(sorted(_INCLUDABLE))}")
+            raise _error(f"include[{number}]", f"expected one of {', '.join(sorted(_INCLUDABLE))}")
     most = given.get("top_logprobs") or 0
     if not most and _LOGPROBS not in wanted:
         return {}
@@ -182,8 +182,8 @@ def _tool(tool: Any, param: str) -> dict[str, Any]:
     """
     kind = _get(_checked(tool, dict, param), "type", str, param)
     if kind not in ("function", "custom"):
-        raise _error(f"{param}.type", f"{kind[:60]!r} is a tool of the upstream's; wanted "
-                     "'function' or 'custom'")
+        raise _error(f"{param}.type", f"{kind[:60]!r} is a tool of the upstream's; expected "
+                                      "'function' or 'custom'")
     _get(tool, "name", str, param)
     fields = {name: value for name, value in tool.items() if name != "type" and value is not None}
     form = fields.get("format")
@@ -203,8 +203,8 @@ def _tool_choice(choice: Any, param: str = "tool_choice") -> Any:
         tools = [_tool_choice(tool, f"{param}.tools[{number}]")
                  for number, tool in enumerate(_get(choice, "tools", list, param))]
         return {"type": kind, kind: {"mode": choice.get("mode", "auto"), "tools": tools}}
-    raise _error(f"{param}.type", f"{kind[:60]!r} is not supported; wanted 'function', 'custom' or "
-                 "'allowed_tools'")
+    raise _error(f"{param}.type", f"{kind[:60]!r} is not supported; expected 'function', 'custom' "
+                                  "or 'allowed_tools'")
 
 
 # input
@@ -226,12 +226,12 @@ class _Chat:
             for number, item in enumerate(found):
                 self._add(_checked(item, dict, f"input[{number}]"), f"input[{number}]")
         else:
-            raise _error("input", "wanted a text or a list of items")
+            raise _error("input", "expected a string or a list of items")
         # reasoning that no message or call follows has no place in a chat
         messages = [message for message in self._messages
                     if "content" in message or "tool_calls" in message]
         if not messages:
-            raise _error("input", "wanted a text or a list of items, with one at least")
+            raise _error("input", "expected a string, or a list with at least one item")
         return messages
 
     def _add(self, item: dict[str, Any], param: str) -> None:
@@ -241,13 +241,13 @@ class _Chat:
             add(self, item, param)
         else:
             reason = (_STATE if kind == "item_reference"
-                      else f"wanted one of {', '.join(sorted(_ITEMS))}")
+                      else f"expected one of {', '.join(sorted(_ITEMS))}")
             raise _error(f"{param}.type", f"{str(kind)[:60]!r} is not supported: {reason}")
 
     def _message(self, item: dict[str, Any], param: str) -> None:
         role = _ROLES.get(_get(item, "role", str, param))
         if role is None:
-            raise _error(f"{param}.role", f"wanted one of {', '.join(_ROLES)}")
+            raise _error(f"{param}.role", f"expected one of {', '.join(_ROLES)}")
         content = self._content(item.get("content"), f"{param}.content")
         if role == "assistant":
             self._assistant("content", "tool_calls")["content"] = content
@@ -294,7 +294,7 @@ class _Chat:
         if isinstance(content, str):
             return content
         if not isinstance(content, list):
-            raise _error(param, "wanted a text or a list of parts")
+            raise _error(param, "expected a string or a list of parts")
         parts = list(self._parts(content, param))
         # more servers take texts than lists of parts
         if len(parts) == 1 and parts[0]["type"] == "text":
@@ -311,9 +311,9 @@ class _Chat:
                 yield found
             else:
                 raise _error(f"{place}.type", f"{kind[:60]!r} without a text, data or a URL is not "
-                             f"supported; wanted one of {', '.join(_PARTS)}"
+                                              f"supported; expected one of {', '.join(_PARTS)}"
                              if read is not None else
-                             f"{kind[:60]!r} is not supported; wanted one of {', '.join(_PARTS)}")
+                             f"{kind[:60]!r} is not supported; expected one of {', '.join(_PARTS)}")
 
 
 _ITEMS: Mapping[str, Callable[[_Chat, dict[str, Any], str], None]] = {

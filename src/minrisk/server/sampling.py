@@ -319,9 +319,11 @@ def _check(collector: SampleCollector, settings: Settings) -> None:
         raise upstream_error(next(filter(_is_bad_request, collector.errors), collector.errors[0]))
     if collector.is_late:
         raise ApiError(504, f"{collector.count} of {collector.request.samples} samples came within "
-                       f"{settings.deadline:g} s; {settings.min_samples} are wanted",
+                            f"{settings.deadline:g} s; at least {settings.min_samples} are "
+                            "required",
                        code="deadline", headers=NO_RETRY)
-    raise ApiError(502, "the upstream gave no samples", code="upstream_error", headers=NO_RETRY)
+    raise ApiError(502, "the upstream returned no "
+                        "samples", code="upstream_error", headers=NO_RETRY)
 
 
 def _is_bad_request(error: MinriskError) -> bool:

@@ -135,7 +135,7 @@ class Settings:
     def _check_samples(self, preset: Preset, given: str, **values: Any) -> None:
         if not self.min_samples <= preset.samples <= self.max_samples:
             raise InputError(Wording(
-                given + "; wanted at least min_samples={least} and at most max_samples={most}",
+                given + "; expected at least min_samples={least} and at most max_samples={most}",
                 samples=preset.samples, least=self.min_samples, most=self.max_samples, **values))
 
     def preset_of(self, model: Any) -> Preset:

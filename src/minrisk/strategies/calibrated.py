@@ -83,8 +83,8 @@ def fits(calibration: Calibration, strategy: Strategy) -> bool:
 
 def _check_fit(calibration: Calibration, strategy: Strategy) -> None:
     if not fits(calibration, strategy):
-        raise InputError(Wording("the calibration is of choices by {theirs}; this run chooses by "
-                                 "{ours}: name the same strategy and metric, or calibrate anew",
+        raise InputError(Wording("the calibration is for choices by {theirs}, but this run uses "
+                                 "{ours}; use the same strategy and metric, or calibrate again",
                                  theirs=calibration.signature, ours=_measured(strategy)))
 
 

@@ -154,7 +154,7 @@ def read_schema(given: str) -> Mapping[str, Any] | bool:
 def schema_problem(schema: Any) -> str | None:
     """Why this is no JSON schema; None if it is one."""
     if not isinstance(schema, dict | bool):
-        return f"found {type(schema).__name__}, wanted an object"
+        return f"found {type(schema).__name__}, expected an object"
     import_jsonschema()
     try:
         _validator(schema).check_schema(schema)

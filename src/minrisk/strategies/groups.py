@@ -130,8 +130,8 @@ class Aggregate(MeanUtility, PoolStrategy):
 
     def partial_statistics(self, pool: Pool[F], refs: F, weights: Floats) -> PartialStatistics:
         if self.groups != 1:
-            raise InputError(Wording("references that come in parts have one average; expected "
-                                     "groups=1, got groups={groups}", groups=self.groups))
+            raise InputError(Wording("references in parts have one average; expected groups=1, "
+                                     "got groups={groups}", groups=self.groups))
         return pool.partial_statistics(refs, weights)
 
     def finalize(self, pool: Pool[F], statistics: PartialStatistics) -> Floats:

@@ -115,8 +115,8 @@ def report_of(results: Results, options: CalibrateOptions, metric: AnyMetric | N
     lines = list(_lines(results))
     for given, name in ((gold, "gold"), (verdict, "verdict")):
         if given is not None and len(given) != len(lines):
-            raise InputError(f"{name} has {len(given)} values, and there are {len(lines)} results; "
-                             "wanted one for each")
+            raise InputError(f"{name} has {len(given)} values for {len(lines)} results; expected "
+                             "one for each")
     kept = [index for index, line in enumerate(lines) if line.fields.get("error") is None]
     chosen = [lines[index] for index in kept]
     if verdict is None and options.verdict is not None:
@@ -151,7 +151,7 @@ def _lines(results: Results) -> Iterator[_Line]:
         elif isinstance(given, Mapping):
             yield _Line(where, given, given.get("signature"))
         else:
-            raise InputError(f"{where}: found {brief(given)}, wanted what minrisk.decode_corpus "
+            raise InputError(f"{where}: found {brief(given)}, expected what minrisk.decode_corpus "
                              "gives, or the fields of a line that it wrote")
 
 
@@ -169,8 +169,8 @@ def _signature(lines: Sequence[_Line]) -> str | None:
     for line in lines:
         if signature is not None and line.signature is not None and not choose_alike(
                 signature, line.signature):
-            raise InputError(f"{line.where}: found a choice by {line.signature} among those by "
-                             f"{signature}; calibrate each by itself")
+            raise InputError(f"{line.where}: found a choice by {line.signature} among choices by "
+                             f"{signature}; calibrate them separately")
     return signature
 
 
@@ -181,22 +181,23 @@ def _signal(line: _Line, name: str) -> float:
     if value is None:
         return np.nan
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"{line.where}: found {name} {show(value)}, wanted a number")
+        raise InputError(f"{line.where}: found {name} {show(value)}, expected a number")
     return float(value)
 
 
 def _verdict(line: _Line, found: Any) -> bool:
     if found not in (0, 1):
-        raise InputError(f"{line.where}: found the verdict {show(found)}, wanted true or false")
+        raise InputError(f"{line.where}: found the verdict {show(found)}, expected true or false")
     return bool(found)
 
 
 def _golds(line: _Line, found: Any, name: str) -> list[str]:
     golds = golds_of(found)
     if golds is None or not any(gold.strip() for gold in golds):
-        raise InputError(Wording("{where}: found {name} {found}, wanted the gold answer or a list "
-                                 "of them; name another field as gold=, or the one with verdicts "
-                                 "as verdict=", where=line.where, name=name, found=show(found)))
+        raise InputError(Wording("{where}: found {name} {found}, expected the gold answer or a "
+                                 "list of them; name another field as gold=, or the one with "
+                                 "verdicts as "
+                                 "verdict=", where=line.where, name=name, found=show(found)))
     return golds
 
 
@@ -204,15 +205,16 @@ def _are_right(lines: Sequence[_Line], golds: Sequence[list[str]], metric: AnyMe
                threshold: float | None) -> list[bool]:
     for line in lines:
         if line.fields.keys().isdisjoint(("text", "answer")):
-            raise InputError(f"{line.where}: found no text of a choice, wanted what `minrisk "
+            raise InputError(f"{line.where}: found no text of a choice, expected what `minrisk "
                              "decode` or `answer` wrote with --confidence; decode samples first")
         if line.fields.get("abstained"):
-            raise InputError(Wording("{where}: abstained, so that its text is not there to be "
-                                     "compared; decode without abstain= and max_error=",
+            raise InputError(Wording("{where}: this segment abstained, so it has no text to "
+                                     "compare; decode without abstain= and max_error=",
                                      where=line.where))
     if metric is not None and not metric.is_vote and threshold is None:
-        raise InputError(Wording("metric {metric!r} says how good a choice is, not whether it is "
-                                 "right; give the score of a right one as threshold=",
+        raise InputError(Wording("metric {metric!r} measures how good a choice is, not whether it "
+                                 "is right; give the minimum score of a right choice as "
+                                 "threshold=",
                                  metric=metric.name))
     names = ("answer", "text") if metric is None else ("text", "answer")
     answers = [next(line.fields[name] for name in names if name in line.fields) for line in lines]

@@ -71,8 +71,8 @@ class Call:
             return make_sampler(sampler or default, **own)
         found = as_sampler(sampler)
         if own:
-            raise InputError(f"{', '.join(own)}: already part of the sampler {found.name!r}; give "
-                             "the sampler by name, or these to its constructor")
+            raise InputError(f"{', '.join(own)}: the sampler {found.name!r} already has its "
+                             "options; give the sampler by name, or pass these to its constructor")
         return found
 
     def strategy(self, strategy: StrategyLike | None, metric: MetricLike | None,

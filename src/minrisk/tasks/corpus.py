@@ -42,8 +42,8 @@ class LimitedReader:
         return first(self.reader.records(inputs), self.limit)
 
     def shards(self) -> Sequence[Reader]:
-        raise InputError(Wording("limit= is for one output; with a folder, which has one for "
-                                 "each input, name fewer inputs, or name a file"))
+        raise InputError(Wording("limit= is for a single output file; give fewer inputs, or a "
+                                 "file instead of a folder"))
 
     def parse(self, raw: RawRecord) -> Record:
         return self.reader.parse(raw)

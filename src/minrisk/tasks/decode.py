@@ -88,7 +88,7 @@ class SampleWeightOptions(Options):
 
     def _check_temperature(self) -> None:
         if self.weights_temperature is not None and self._reward is None:
-            raise InputError(Wording("weights_temperature={temperature} does nothing with "
+            raise InputError(Wording("weights_temperature={temperature} has no effect with "
                                      "weights={weights!r}; choose 'logprobs', 'length-normalised' "
                                      "or a confidence, such as 'mean-logprob'",
                                      temperature=self.weights_temperature, weights=self.weights))
@@ -108,16 +108,17 @@ class WeightOptions(SampleWeightOptions):
         weighting = self._weighting()
         has_logprobs = corpus.text is not None and corpus.text.reference_lprobs is not None
         if self._reward and not self.takes_rewards:
-            raise InputError(Wording("weights={weights!r} is for decode, export, translate, answer "
-                                     "and serve", weights=self.weights))
+            raise InputError(Wording("weights={weights!r} is only for decode, export, translate, "
+                                     "answer and serve", weights=self.weights))
         if weighting.column is None and not (self.weights == "auto" and has_logprobs):
             self._check_temperature()
         if oracle and corpus.text:
             raise InputError(Wording("oracle= names a field of JSON lines; for plain text, give "
                                      "the human references as references= with num_references=1"))
         if oracle and (weighting.column or self._reward):
-            raise InputError(Wording("weights={weights!r} weighs samples; with oracle= there are "
-                                     "none to weigh: leave one of them out", weights=self.weights))
+            raise InputError(Wording("weights={weights!r} is for samples as references, which "
+                                     "oracle= replaces; leave out one of "
+                                     "them", weights=self.weights))
         if corpus.text and weighting.column and not (
                 has_logprobs and weighting.column == "logprobs"):
             raise InputError(Wording("weights={weights!r} needs reference_lprobs= of plain text"
@@ -258,7 +259,7 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
         """Raise InputError for options that only concern an output, if there is none."""
         if self != replace(self, format=type(self).format, nbest=None, utilities=False,
                            matrix=None):
-            raise InputError(Wording("format=, nbest=, utilities= and matrix= are for output=; "
+            raise InputError(Wording("format=, nbest=, utilities= and matrix= need output=; "
                                      "rankings have all utilities"))
 
     def choose(self, strategy: Strategy, config: RunOptions, seed: int) -> Decode:

@@ -51,11 +51,11 @@ class TrainingOutput(MatrixOutput):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.stride and self.pairs != "consecutive":
-            raise InputError(Wording("stride= goes with pairs='consecutive'"))
+            raise InputError(Wording("stride= is only for pairs='consecutive'"))
         check_template(self.prompt)
         if self.prompt is not None and not (self.pairs or self.conversational):
-            raise InputError(Wording("prompt= goes with pairs= or conversational=; the plain "
-                                     "format has the source itself"))
+            raise InputError(Wording("prompt= is only for pairs= or conversational=; the plain "
+                                     "format has the source"))
 
     @property
     def recipe(self) -> TrainingRecipe:
@@ -132,8 +132,8 @@ def export(
     call = Call(output, options)
     training, seed = call.take(TrainingOutput), call.seed()
     if output is None and (training.format != "json" or training.matrix is not None):
-        raise InputError(Wording("format={format!r} and matrix= are for output=; examples are "
-                                 "dicts otherwise", format=training.format))
+        raise InputError(Wording("format={format!r} and matrix= need output=; without it, "
+                                 "examples are dicts", format=training.format))
     decoding = call.take(SegmentOptions).decoding(
         segments_of(segments, call.config.engine), call.strategy(strategy, metric, seed))
     job = training.job(decoding, call.config)

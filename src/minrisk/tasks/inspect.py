@@ -90,8 +90,8 @@ def transposed(references: Sequence[str | Sequence[str]]) -> list[list[str]]:
     """Transpose references: from a list per segment to lists with one line per segment."""
     lists = [*reference_lists(references)]
     if len({len(own) for own in lists}) > 1:
-        raise InputError("references: every segment must have as many as the others; "
-                         "records may have any number of them in their field `reference`")
+        raise InputError("references: every segment needs the same number; for different numbers, "
+                         "use the field `reference` of records")
     return [list(column) for column in zip(*lists, strict=True)]
 
 

@@ -65,7 +65,8 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if self.reference_options and self.options.reference_samples is None:
-            raise InputError(Wording("reference_options= needs reference_samples=, their number"))
+            raise InputError(Wording("reference_options= needs reference_samples=, the number of "
+                                     "references"))
 
     @lazy
     def reference_sampler(self) -> Sampler:
@@ -120,9 +121,8 @@ def reference_seed(seed: int) -> int:
 
 def _check_no_references(record: Record) -> None:
     if "references" in record.fields:
-        raise InputError(Wording("found references in the input, which those of "
-                                 "reference_samples= would replace; rename the field, or leave "
-                                 "out reference_samples="))
+        raise InputError(Wording("found references in the input, which reference_samples= would "
+                                 "replace; rename the field, or leave out reference_samples="))
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ def sample(
     call = Call(output, options)
     written = call.take(SampleOutput)
     if output is None and written != SampleOutput():
-        raise InputError(Wording("repeat= and format= are for output=; samples have their counts"))
+        raise InputError(Wording("repeat= and format= need output=; samples have their counts"))
     sampling = called_sampling(call, prompts, sampler, n, seed)
     call.check()
     return call.run(written.job(sampling, call.config), SampledPrompt.of)

@@ -79,8 +79,8 @@ class TranslationOutput(ChoiceOutput, SampleWeightOptions):
     def _check_vote(self, sampler: Sampler) -> None:
         """Raise InputError if sampling would stop by a vote that counts otherwise."""
         if sampler.vote is not None and self.weights != "uniform":
-            raise InputError(Wording("vote= stops sampling once a plain majority is decided, which "
-                                     "says nothing about weights={weights!r}; instead of vote=, "
+            raise InputError(Wording("vote= stops sampling by an unweighted majority, so it "
+                                     "cannot be used with weights={weights!r}; instead of vote=, "
                                      "give metric='exact-match' with its pattern=",
                                      weights=self.weights))
 

@@ -84,11 +84,11 @@ class Validating:
     def job(self, config: RunOptions) -> Job:
         """The job that writes the results of segments."""
         if config.output is not None and (config.is_stream or config.is_folder):
-            raise InputError(Wording("output={output!r} must be a file, which can be read again",
+            raise InputError(Wording("output={output!r} must be a file",
                                      output=config.output))
         if config.output is not None and config.output.endswith(PARQUET):
-            raise InputError(f"{config.output} is Parquet; results of trials are JSON lines: name "
-                             "it .jsonl")
+            raise InputError(f"{config.output} is Parquet, but results of trials are JSON lines; "
+                             "name a .jsonl file")
         study = self.study
         return Job(
             **self._inputs | {"reader": self._reader,
@@ -180,7 +180,7 @@ def _further(metric: AnyMetric, given: Mapping[str, Any], strategies: Sequence[s
     further: dict[str, AnyMetric | Strategy] = {}
     stages = [field for field in ("coarse", "fine") if "cascade" in strategies]
     if given["fine"] and not stages:
-        raise InputError(Wording("fine= is of the strategy cascade, which strategies= must name"))
+        raise InputError(Wording("fine= is only for the strategy cascade; name it in strategies="))
     for field, value in given.items():
         if value is None:
             continue

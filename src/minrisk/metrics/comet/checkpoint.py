@@ -70,12 +70,12 @@ class Architecture:
         known = {f.name for f in fields(cls)}
         given = {key: value for key, value in parameters.items() if key in known}
         if given.get("class_identifier") is None:
-            raise InputError(f"{where}: found no class_identifier, wanted COMET hyperparameters")
+            raise InputError(f"{where}: found no class_identifier, expected COMET hyperparameters")
         _check_class(given["class_identifier"], where)
         for name, value in given.items():
             is_fine, wanted = _VALUE_CHECKS.get(name, _TEXT_CHECK)
             if not is_fine(value):
-                raise InputError(f"{where}: found {name} {value!r:.60}, wanted {wanted}")
+                raise InputError(f"{where}: found {name} {value!r:.60}, expected {wanted}")
         given |= {key: tuple(given[key]) for key in _LIST_FIELDS if key in given}
         if given["class_identifier"] in UNIFIED_CLASSES:
             layer = parameters.get("sent_layer", given.get("layer", cls.layer))
@@ -93,7 +93,7 @@ def _check_default_pool(encoder: str, where: Path) -> None:
     """Refuse encoders with a pooler; for others, the default is the last layer's first token."""
     if encoder not in _FIRST_TOKEN_ENCODERS:
         raise InputError(f"{where}: found pool 'default' of {encoder}, which has a pooler that is "
-                         f"not supported; wanted {' or '.join(_FIRST_TOKEN_ENCODERS)}, or one of "
+                         f"not supported; expected {' or '.join(_FIRST_TOKEN_ENCODERS)}, or one of "
                          f"{', '.join(get_args(Pooling))}")
 
 
@@ -124,7 +124,7 @@ _VALUE_CHECKS: dict[str, ValueCheck] = {
 def _check_class(found: object, where: Path) -> None:
     known = (REGRESSION, REFERENCELESS, *UNIFIED_CLASSES)
     if found not in known:
-        raise InputError(f"{where}: found a COMET model of class {found!r}, wanted one of "
+        raise InputError(f"{where}: found a COMET model of class {found!r}, expected one of "
                          f"{', '.join(known)}")
 
 
@@ -157,7 +157,7 @@ def save(checkpoint: Checkpoint, encoder_files: Iterable[Any], folder: Path) -> 
     The folder must not exist; it is created atomically.
     """
     if folder.exists() and any(folder.iterdir()):
-        raise InputError(f"{folder}: is there already, and not empty; name another folder, or "
+        raise InputError(f"{folder}: this folder exists and is not empty; name another one, or "
                          "remove it")
     whole = folder.resolve()
     unfinished = whole.with_name(f".{whole.name}.{os.getpid()}.unfinished")
@@ -166,7 +166,7 @@ def save(checkpoint: Checkpoint, encoder_files: Iterable[Any], folder: Path) -> 
         _write(checkpoint, encoder_files, unfinished)
         unfinished.rename(whole)
     except Exception as error:  # OSError, or an exception of safetensors
-        raise InputError(f"{folder}: cannot be written: {error}; make room, or name another "
+        raise InputError(f"{folder}: cannot be written: {error}; free some space, or name another "
                          "folder") from None
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -200,14 +200,14 @@ def _weights_in(folder: Path) -> Path:
     for candidate in (folder / _WEIGHTS, folder / _CHECKPOINT):
         if candidate.is_file():
             return candidate
-    raise InputError(f"{folder}: found neither {_CHECKPOINT} nor {_WEIGHTS}; wanted a COMET model "
-                     "as on the hub, or as `minrisk comet convert` writes it")
+    raise InputError(f"{folder}: found neither {_CHECKPOINT} nor {_WEIGHTS}; expected a COMET "
+                     "model as on the hub, or as `minrisk comet convert` writes it")
 
 
 def _read(path: Path) -> dict[str, Any]:
     content = read_pickle(path, _safe_globals())
     if not isinstance(content, dict) or "state_dict" not in content:
-        raise InputError(f"{path}: found no state_dict, wanted a Lightning checkpoint")
+        raise InputError(f"{path}: found no state_dict, expected a Lightning checkpoint")
     return content
 
 
@@ -235,7 +235,7 @@ def _hparams(folder: Path) -> dict[str, Any]:
 
 def _parameters(parameters: Any, where: Path) -> dict[str, Any]:
     if not isinstance(parameters, dict):
-        raise InputError(f"{where}: found {type(parameters).__name__}, wanted a mapping of "
+        raise InputError(f"{where}: found {type(parameters).__name__}, expected a mapping of "
                          "hyperparameters")
     return dict(parameters)
 

@@ -175,8 +175,8 @@ def _build(architecture: Architecture, config: Any, checkpoint: Checkpoint) -> A
     kind = getattr(transformers, name)
     if not isinstance(config, kind.config_class):
         raise InputError(f"{checkpoint.folder}: found the configuration of another encoder, "
-                         f"{config.model_type!r}, wanted that of {architecture.encoder_model}; is "
-                         "`encoder` the right one?")
+                         f"{config.model_type!r}, expected that of {architecture.encoder_model}; "
+                         "check `encoder`")
     with meta_build(checkpoint.folder):
         return kind(config, **settings)
 
@@ -184,7 +184,7 @@ def _build(architecture: Architecture, config: Any, checkpoint: Checkpoint) -> A
 def _fill(model: Any, checkpoint: Checkpoint) -> None:
     weights = {name.removeprefix(_PREFIX): tensor for name, tensor in checkpoint.weights.items()
                if name.startswith(_PREFIX)}
-    load_weights(model, weights, checkpoint.folder, "is `encoder` the right one?")
+    load_weights(model, weights, checkpoint.folder, "check `encoder`")
 
 
 def _layer_mix(checkpoint: Checkpoint, count: int) -> dict[int, float]:
@@ -202,15 +202,15 @@ def _scalar(checkpoint: Checkpoint, name: str) -> Tensor:
     """A scalar parameter of the layer mixture."""
     found = checkpoint.weights.get(f"layerwise_attention.{name}")
     if found is None or found.numel() != 1 or not found.isfinite().all():
-        raise InputError(f"{checkpoint.folder}: the checkpoint has no number layerwise_attention."
-                         f"{name}; copy it again, or is `encoder` the right one?")
+        raise InputError(f"{checkpoint.folder}: the checkpoint has no number "
+                         f"layerwise_attention.{name}; copy it again, or check `encoder`")
     return found.float().reshape(())
 
 
 def _layer(layer: object, count: int, checkpoint: Checkpoint) -> int:
     if not isinstance(layer, int) or not -count <= layer < count:
-        raise InputError(f"{checkpoint.folder}: layer {layer!r} of {count}; "
-                         "wanted 'mix' or a number below that")
+        raise InputError(f"{checkpoint.folder}: layer {layer!r} of {count}; expected 'mix' or a "
+                         "number below that")
     return layer % count  # negative numbers count from the end, as in the official code
 
 

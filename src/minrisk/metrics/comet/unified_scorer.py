@@ -48,7 +48,7 @@ class UnifiedScorer:
         spec = embedder.architecture
         if spec.encoder_model not in _SEPARATORS or "src" not in spec.input_segments:
             raise InputError(f"{model}: found the encoder {spec.encoder_model!r} that reads "
-                             f"{', '.join(spec.input_segments)}; wanted one of "
+                             f"{', '.join(spec.input_segments)}; expected one of "
                              f"{', '.join(_SEPARATORS)} that reads mt and src")
         self._model = model
         self._embedder = embedder
@@ -72,8 +72,8 @@ class UnifiedScorer:
     def scores(self, hyps: Sequence[Ints], refs: Sequence[Ints], source: Ints) -> Floats:
         """(H, R) scores of all pairs."""
         if "ref" not in self._embedder.architecture.input_segments:
-            raise InputError(f"{self._model}: judges a hypothesis by its source alone, and cannot "
-                             "compare it with references; use it as the metric 'comet-kiwi'")
+            raise InputError(f"{self._model}: this model judges by the source alone, and cannot "
+                             "compare with references; use it as the metric 'comet-kiwi'")
         self._warn_of_truncation([hyp.size + source.size + ref.size
                                   for hyp in hyps for ref in refs])
         found: list[Floats] = []

@@ -146,7 +146,7 @@ class Judge(ClientOptions, Metric[Objects]):
                                      lowest=self.lowest, highest=self.highest))
         for name in _OURS:
             if self._extra.get(name) is not None:
-                raise InputError(f"judge: extra has {name}, which the judge sets itself")
+                raise InputError(f"judge: extra has {name}, which the judge sets; leave it out")
         _ = self._scale
 
     def __getstate__(self) -> dict[str, Any]:
@@ -237,7 +237,7 @@ class Judge(ClientOptions, Metric[Objects]):
         if len(prompt) > self.max_characters:
             raise InputError(f"judge: a prompt has {len(prompt):,} characters, and max_characters "
                              f"is {self.max_characters:,}; give fewer or shorter hypotheses, or "
-                             "raise it if the model reads that much")
+                             "raise max_characters if the model's context is long enough")
         about = "the choice" if "candidates" in values else f"hypothesis {shortened(hyp)}"
         has_expected = self.logprobs and self._scale.is_of_digits and "candidates" not in values
         if template not in templates.OURS or self.answer is not None:
@@ -296,7 +296,7 @@ class Judge(ClientOptions, Metric[Objects]):
         if requested and part.choices[0].raw.get("logprobs") is None:
             completions.note("logprobs", Wording(
                 "the server returns no log-probabilities, so scores are the numbers that the "
-                "judge writes; logprobs=False requests none"))
+                "judge writes; set logprobs=False to not request them"))
         return part
 
     def _body(self, prompt: str, logprobs: bool, grammar: str | None) -> dict[str, Any]:
@@ -325,8 +325,8 @@ class Judge(ClientOptions, Metric[Objects]):
         try:
             return Scale(self.lowest, self.highest, re.compile(self.answer or SCORE))
         except re.error as error:
-            raise InputError(f"judge: answer {self.answer!r:.60} is no regular expression: "
-                             f"{error}") from None
+            raise InputError(f"judge: answer {self.answer!r:.60} is not a valid regular "
+                             f"expression: {error}") from None
 
     @lazy
     def _usage(self) -> Counter[str]:

@@ -49,7 +49,7 @@ class Scale:
         match = self.pattern.search(choice.text or "")
         written = _number(match and _group(match))
         if match is None or not self.lowest <= written <= self.highest:
-            raise InputError(f"the judge answered {shown(choice)}, wanted a score from "
+            raise InputError(f"the judge answered {shown(choice)}, expected a score from "
                              f"{self.lowest} to {self.highest}; check the prompt, the pattern "
                              "`answer`, and max_tokens")
         expected = self._expected(choice, match) if self.is_of_digits else None
@@ -82,7 +82,7 @@ def read_candidate(choice: Choice, count: int) -> float:
     match = _NAMED.search(text) or _NUMBER.fullmatch(text)
     number = int(match[1]) if match and len(match[1]) < 9 else 0
     if not 1 <= number <= count:
-        raise InputError(f"the judge answered {shown(choice)}, wanted the number of one of "
+        raise InputError(f"the judge answered {shown(choice)}, expected the number of one of "
                          f"{count} candidates, such as 'Response 1'")
     return float(number)
 

@@ -45,6 +45,6 @@ def pair_scores(hyps: int, refs: int, tokenize_pair: TokenizePair, score_batch: 
                 done += len(rows)
                 report_progress("pairs scored", done, result.size)
     if long:
-        warn(f"{long} of {result.size} pairs have more tokens than the model takes; "
-             "it does not see the rest")
+        warn(f"{long} of {result.size} pairs have more tokens than the model takes; the rest is "
+             "ignored")
     return result

@@ -84,5 +84,5 @@ class NgramMetric(Metric[WeightedRows]):
 
 def lowercased(texts: Sequence[str], lowercase: bool) -> Sequence[str]:
     if isinstance(texts, str):
-        raise InputError("expected a list of texts, got a single string; put it into a list")
+        raise InputError("expected a list of texts, got a single string; pass a list")
     return [text.lower() for text in texts] if lowercase else texts

@@ -71,7 +71,7 @@ class Program:
                 break
             deaths = deaths + 1 if len(answers) == before else 1
             if deaths > self._restarts:
-                raise InputError(f"{self._command} ended without an answer, {deaths} times; "
+                raise InputError(f"{self._command} ended {deaths} times without an answer; "
                                  f"{self._end()}")
             self.close()
         return answers
@@ -102,8 +102,8 @@ class Program:
         surplus = self._process.surplus(settle=bool(answers))
         if surplus is not None:
             first = f"{answers[0]!r:.60} first and " if answers else ""
-            raise InputError(f"{self._command} wrote more lines than it was given pairs, {first}"
-                             f"{surplus!r:.60} last; wanted one line for each pair: print "
+            raise InputError(f"{self._command} wrote more lines than it was given pairs, "
+                             f"{first}{surplus!r:.60} last; expected one line for each pair: print "
                              "anything else to standard error")
 
     def _end(self) -> str:

@@ -75,9 +75,8 @@ class ExactMatch(Metric[WeightedRows]):
     def features(self, texts: Sequence[str]) -> WeightedRows:
         answers = [self._answers_in_roles(text) for text in texts]
         if self.pattern and texts and all(answer.own is None for answer in answers):
-            warn(f"{self.name}: the pattern {self.pattern} matches none of {len(texts)} "
-                 "texts, so that none has an answer to vote for; check it against the "
-                 "samples")
+            warn(f"{self.name}: the pattern {self.pattern} matches none of {len(texts)} texts, so "
+                 "no sample has a vote; check the pattern against the samples")
         return WeightedRows.plain(self, objects(answers))
 
     def as_given(self, refs: WeightedRows) -> WeightedRows:

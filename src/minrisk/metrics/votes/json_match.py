@@ -48,7 +48,7 @@ class JsonMatch(Metric[Objects]):
         for given in (self.ignore or "").split(","):
             names = _PATH.findall(given)
             if given and (not names or "".join(names) != given.replace(".", "")):
-                raise InputError(f"json-match: ignore has the path {given!r:.60}; wanted names "
+                raise InputError(f"json-match: ignore has the path {given!r:.60}; expected names "
                                  "with dots between them, such as items[].time")
 
     @property

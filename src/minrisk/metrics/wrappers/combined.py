@@ -88,12 +88,13 @@ class Combined(DerivedMetric[_CombinedFeatures]):
             raise InputError(f"combined: expected {len(self.metrics)} weights (one per metric); "
                              f"got {len(weights)}")
         if self.by == "product" and set(weights) != {1.0}:
-            raise InputError(Wording("combined: weights do not change a product; leave them out, "
-                                     "or add the scores (by='score')"))
+            raise InputError(Wording("combined: weights have no effect on a product; leave them "
+                                     "out, or add the scores (by='score')"))
         object.__setattr__(self, "weights", weights)
         if self.compares_outcomes and not all(m.compares_outcomes for m in self.metrics):
-            raise InputError(f"combined: some of {self.name} compare outcomes, and some texts, "
-                             "which cannot be added; the strategy 'cluster' takes one of each")
+            raise InputError(f"combined: some metrics of {self.name} compare outcomes and some "
+                             "compare texts, which cannot be added; the strategy 'cluster' takes "
+                             "one of each")
 
     @property
     def name(self) -> str:
@@ -324,7 +325,7 @@ class Cutoff(WrapperMetric):
                                      "below=, a score under the threshold of {threshold:g}",
                                      name=self.metric.name, threshold=self.threshold))
         if (below or 0.0) > self.threshold:
-            raise InputError(f"cutoff: below must be at most the threshold of {self.threshold:g}; "
+            raise InputError(f"cutoff: below must be at most the threshold, {self.threshold:g}; "
                              f"got {below or 0:g}")
 
     def scores(self, hyps: Any, refs: Any, source: Any = None) -> Floats:

@@ -209,11 +209,11 @@ class Transformers(Sampler):
         given = [name for name, value in off.items() if getattr(self, name) != value]
         if self.beams and given:
             raise InputError(Wording("hf: beams={beams} and {given}: beam search does not sample; "
-                                     "leave out the one or the other", beams=self.beams,
+                                     "leave out one of them", beams=self.beams,
                                      given=", ".join(given)))
         if self.beams and self.stop:
-            raise InputError(Wording("hf: beams={beams} and stop: beam search does not look at "
-                                     "texts; leave out the one or the other", beams=self.beams))
+            raise InputError(Wording("hf: beams={beams} and stop: beam search does not support "
+                                     "stop texts; leave out one of them", beams=self.beams))
 
 
 @dataclass(frozen=True)

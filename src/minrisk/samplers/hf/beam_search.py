@@ -55,8 +55,8 @@ def _generate(model: Any, config: GenerationConfig, batch: Sequence[TokenizedPro
                        return_dict_in_generate=False, temperature=None, top_k=None, top_p=None)
         out = model.generate(**_inputs(model, batch), generation_config=changed)
     except (ValueError, TypeError, NotImplementedError) as error:
-        raise UnusableError(f"the model's generation config allows no beam search: {error}; unset "
-                            "in it what is named here, or sample") from None
+        raise UnusableError(f"the model's generation config does not allow beam search: {error}; "
+                            "remove these settings from it, or sample") from None
     ends = token_id_list(config.eos_token_id)
     texts = [_until_end(row, ends) for row in out[:, start:].tolist()]
     return [texts[i : i + n] for i in range(0, len(texts), n)]

@@ -33,8 +33,8 @@ from minrisk.samplers.hf.truncation import Truncation
 if TYPE_CHECKING:
     from minrisk.samplers.hf import Transformers
 
-_HINT = ("wanted a folder with a model's files, or its name on the hub (owner/name); a model of a "
-         "server needs the server's address, as endpoint")
+_HINT = ("expected a folder with a model's files, or its name on the hub (owner/name); a model of "
+         "a server needs the server's address, as endpoint")
 _DEFAULT_MAX_TOKENS = 256  # used if neither the options nor the config set a limit
 _UNSET_MAX_LENGTHS = (None, 20)  # values of `max_length` in a config that does not set it
 
@@ -78,8 +78,8 @@ class Generator:
         theirs, self._config.stop_strings = self._config.stop_strings or [], None
         texts = [*self._options.stop_strings, *([theirs] if isinstance(theirs, str) else theirs)]
         if texts and self._options.beams:
-            raise InputError(f"the model stops at {texts[0]!r}, which a search does not know; "
-                             "sample, or unset stop_strings of its generation config")
+            raise InputError(f"the model stops at {texts[0]!r}, which beam search does not "
+                             "support; sample, or remove stop_strings from its generation config")
         return (StopStrings(self._tokenizer, texts, vocabulary_size(self._model)) if texts
                 else None)
 
@@ -127,7 +127,7 @@ class Generator:
         if positions is None or limit < positions:
             return limit
         if self._options.max_tokens is not None:
-            raise InputError(f"max_tokens {limit}; this model writes {positions - 1} at most")
+            raise InputError(f"max_tokens {limit}; this model generates at most {positions - 1}")
         return int(positions - 1)
 
 
@@ -137,7 +137,8 @@ def load(name: str, device_name: str, dtype: str) -> tuple[Any, Any]:
     config = load_config(name, _HINT)
     tokenizer = load_tokenizer(name)
     if not len(tokenizer):
-        raise InputError(f"{name}: its tokenizer knows no words; are all of its files there?")
+        raise InputError(f"{name}: its tokenizer has no vocabulary; check that all of its files "
+                         "are there")
     kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     model = load_model(kind, name, config, dtype=choose_dtype(dtype, device))
     model = model.to(device)

@@ -152,8 +152,8 @@ class GenerationSettings:
         refused = [name for name, off in _UNSUPPORTED_SETTINGS.items()
                    if getattr(config, name, None) not in off]
         if refused:
-            raise InputError(f"the generation config sets {', '.join(refused)}, which sampling by "
-                             "shared prefixes does not support; unset it, or use `generate`")
+            raise InputError(f"the generation config sets {', '.join(refused)}, which sampling "
+                             "with shared prefixes does not support; remove it, or use `generate`")
         ends = token_id_list(config.eos_token_id)
         banned = {*_bad_tokens(config), *(config.suppress_tokens or ())} - {-1}
         least = max((config.min_length or 0) - start, config.min_new_tokens or 0)

@@ -35,7 +35,7 @@ class PromptEncoder:
             self._decoder_prefix = (decoder_start(model),)
         self._has_chat_template = self._causal and bool(tokenizer.chat_template)
         if options.system is not None and not self._has_chat_template:
-            raise InputError("system is for models with a chat template, which this one has not; "
+            raise InputError("system is for models with a chat template, which this model lacks; "
                              "put it into prompt")
         if options.source_language is not None:
             self._set_source(options.source_language)
@@ -47,13 +47,13 @@ class PromptEncoder:
             if kind.startswith("MBartTokenizer"):  # the output starts with the language code
                 self._decoder_prefix, self.forced_bos = (self.forced_bos,), None
         elif self.forced_bos is None and kind.startswith(_MULTILINGUAL):
-            raise InputError("this model writes many languages; set target_language to one of "
-                             f"its codes, which look like {_examples(tokenizer)}")
+            raise InputError("this model generates several languages; set target_language to one "
+                             f"of its codes, which look like {_examples(tokenizer)}")
 
     def _set_source(self, language: str) -> None:
         if not hasattr(self._tokenizer, "src_lang"):  # it would ignore the language
-            raise InputError(f"source_language {language!r}: this model does not ask which "
-                             "language it reads; leave it out")
+            raise InputError(f"source_language {language!r}: this model has no source language; "
+                             "leave it out")
         self._check_code(language)
         self._tokenizer.src_lang = language
 
@@ -61,8 +61,8 @@ class PromptEncoder:
         ids = [self._ids(prompt) for prompt in given]
         for own, index in zip(ids, indices, strict=True):
             if not own:
-                raise InputError(f"source {index + 1} has no token that the model knows; "
-                                 "is this the model's own tokenizer?")
+                raise InputError(f"source {index + 1} has no token that the model knows; check "
+                                 "that the tokenizer belongs to the model")
         long = [index for own, index in zip(ids, indices, strict=True)
                 if len(own) > self._max_source_tokens]
         if long:
@@ -76,8 +76,8 @@ class PromptEncoder:
         options = self._options
         if not isinstance(prompt, str):
             if options.prompt is not None:
-                raise InputError("found messages, which do not go into a prompt template; leave "
-                                 "out prompt, or give sources")
+                raise InputError("found messages, which cannot be used with a prompt template; "
+                                 "leave out prompt, or give sources")
             return self._chat_ids(prompt)
         text = fill(options.prompt, prompt)
         if not self._has_chat_template:
@@ -89,8 +89,8 @@ class PromptEncoder:
 
     def _chat_ids(self, messages: Sequence[Message]) -> list[int]:
         if not self._has_chat_template:
-            raise InputError("found messages, which only a model with a chat template takes; give "
-                             "a source or a prompt, or choose a model for chats")
+            raise InputError("found messages, which only models with a chat template support; "
+                             "give a source or a prompt, or choose a model for chats")
         with tokenizing():
             found = self._render(messages, tokenize=True, return_dict=True)
         ids: list[int] = found["input_ids"]
@@ -127,8 +127,8 @@ class PromptEncoder:
     def _report_overlong(self, long: Sequence[int], total: int) -> None:
         limit = f"more than {self._max_source_tokens} tokens"
         if self._options.overlong == "error":
-            raise InputError(f"source {long[0] + 1} has {limit}, which the model cannot take; "
-                             "shorten it, or let it be cut (overlong = cut)")
+            raise InputError(f"source {long[0] + 1} has {limit}, which is more than the model "
+                             "takes; shorten it, or set overlong to cut")
         warn(f"{len(long)} of {total} sources have {limit}; the model does not see "
              "the rest")
 
@@ -147,8 +147,8 @@ class PromptEncoder:
         token = tokenizer.convert_tokens_to_ids(written)
         if token is not None and token != tokenizer.unk_token_id:
             return int(token)
-        raise InputError(f"language {language!r} is no code of this model's tokenizer; codes look "
-                         f"like {_examples(tokenizer)}")
+        raise InputError(f"language {language!r} is not a code of this model's tokenizer; codes "
+                         f"look like {_examples(tokenizer)}")
 
 
 def decoder_start(model: Any) -> int:
@@ -158,8 +158,7 @@ def decoder_start(model: Any) -> int:
                   config.bos_token_id):
         if isinstance(token, int):
             return token
-    raise InputError("the model's config does not say what a text begins with; "
-                     "set its decoder_start_token_id")
+    raise InputError("the model's config has no decoder_start_token_id; set it")
 
 
 def _max_source_tokens(model: Any, tokenizer: Any, written: int) -> int:
@@ -168,7 +167,8 @@ def _max_source_tokens(model: Any, tokenizer: Any, written: int) -> int:
     limits = [_UNLIMITED_TOKENS if positions is None else positions - written,
               min(tokenizer.model_max_length, _UNLIMITED_TOKENS) - written]
     if min(limits) < 1:
-        raise InputError(f"max_tokens {written} leaves no room for a prompt; choose fewer")
+        raise InputError(f"max_tokens {written} leaves no room for a prompt; choose a smaller "
+                         "number")
     return int(min(limits))
 
 

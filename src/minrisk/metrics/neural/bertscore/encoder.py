@@ -90,8 +90,8 @@ class TokenEncoder:
         ids = token_ids(self._tokenizer, [text.strip() for text in texts])
         long = sum(len(own) > self._max_tokens for own in ids)
         if long:
-            warn(f"{long} of {len(ids)} texts have more than {self._max_tokens} tokens; "
-                 "BERTScore does not see the rest")
+            warn(f"{long} of {len(ids)} texts have more than {self._max_tokens} tokens; BERTScore "
+                 "ignores the rest")
         return [self._cut(np.array(own, dtype=np.intp)) for own in ids]
 
     def _cut(self, ids: Ints) -> Ints:
@@ -133,8 +133,8 @@ def _tokenizer(model: str, spaced: bool) -> Any:
 def _layer(model: str, layer: int | None, count: int) -> int:
     chosen = _LAYERS.get(PurePath(model).name) if layer is None else layer
     if chosen is None:
-        raise InputError(f"{model}: no layer is known to be best for this model; "
-                         f"choose one from 0 to {count} by the option `layer`")
+        raise InputError(f"{model}: there is no default layer for this model; set the option "
+                         f"`layer`, from 0 to {count}")
     if not 0 <= chosen <= count:
         raise InputError(f"{model}: layer {chosen} of {count}; choose from 0 to {count}")
     return chosen

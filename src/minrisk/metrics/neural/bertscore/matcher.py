@@ -141,5 +141,6 @@ def _baseline(path: str | None, layer: int, part: str) -> float:
         with open(path, encoding="utf-8", newline="") as file:
             return float(list(csv.DictReader(file))[layer][_BASELINE_COLUMNS[part]])
     except (OSError, LookupError, ValueError, TypeError) as error:
-        raise InputError(f"{path}: cannot be read as baselines of layer {layer}: {error!r}; wanted "
-                         "the columns LAYER,P,R,F and a row for every layer from 0") from None
+        raise InputError(f"{path}: cannot be read as baselines of layer {layer}: {error!r}; "
+                         "expected the columns LAYER,P,R,F and a row for every layer from "
+                         "0") from None

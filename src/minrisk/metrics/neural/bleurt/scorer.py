@@ -97,11 +97,11 @@ def _read_config(folder: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: found invalid JSON: {error}") from None
     if not isinstance(config, dict) or config.get("model_type") != "bleurt":
-        raise InputError(f"{path}: found no BLEURT; wanted the model_type 'bleurt', as that of "
+        raise InputError(f"{path}: found no BLEURT; expected the model_type 'bleurt', as that of "
                          "lucadiliello/BLEURT-20-D12")
     if config.get("embedding_size") is None:
         raise InputError(f"{path}: found one of the first BLEURT models, which are BERTs for "
-                         "English; wanted BLEURT-20 or what was distilled from it, such as "
+                         "English; expected BLEURT-20 or what was distilled from it, such as "
                          "lucadiliello/BLEURT-20-D3")
     return config
 

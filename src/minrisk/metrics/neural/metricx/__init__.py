@@ -66,12 +66,12 @@ class MetricX(CrossEncoder):
         super().__post_init__()
         named = _PUBLISHED_NAME.search(self.model)
         if named and named[1] != self.version:
-            raise InputError(Wording("{model}: is MetricX-{named} by its name, but version is "
-                                     "{version!r}; set version={named!r}", model=self.model,
+            raise InputError(Wording("{model}: by its name, this is MetricX-{named}, but version "
+                                     "is {version!r}; set version={named!r}", model=self.model,
                                      named=named[1], version=self.version))
         own = "metricx-qe" if named and named[2] else "metricx"
         if named and self.version == "23" and own != self.name:  # models of version 24 do both
-            raise InputError(f"{self.model}: was trained for another task by its name; "
+            raise InputError(f"{self.model}: by its name, this model was trained for another task; "
                              f"use it as the metric {own!r}")
 
     @property

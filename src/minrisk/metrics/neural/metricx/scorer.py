@@ -42,12 +42,12 @@ class MetricXScorer:
         self._tokenizer = SentencePiece(model_file(options.tokenizer, "spiece.model"))
         config = load_config(options.model)
         if config.model_type != "mt5":
-            raise InputError(f"{options.model}: found a model of the kind {config.model_type!r}, "
-                             "wanted MetricX, which is an 'mt5'")
+            raise InputError(f"{options.model}: found a model of the kind {config.model_type!r}; "
+                             "expected MetricX, which has the model_type 'mt5'")
         model = load_model(MT5ForConditionalGeneration, options.model, config)
         words = len(model.lm_head.weight)
         if words <= _SCORE_TOKEN:
-            raise InputError(f"{options.model}: found {words} tokens, wanted MetricX, which has "
+            raise InputError(f"{options.model}: found {words} tokens, expected MetricX, which has "
                              f"more than {_SCORE_TOKEN}")
         where = self._runtime.device, self._runtime.dtype
         # no logits of other tokens are needed

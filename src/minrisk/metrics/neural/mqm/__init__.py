@@ -104,10 +104,10 @@ def _read(path: Path, hint: str) -> dict[str, Array]:
     weights = {name.removeprefix(_PREFIX): values for name, values in found.items()
                if name.startswith(_PREFIX)}
     if "0.weight" not in weights:
-        raise InputError(f"{path}: found no {_PREFIX}0.weight, wanted an estimator; {hint}")
+        raise InputError(f"{path}: found no {_PREFIX}0.weight, expected an estimator; {hint}")
     if weights["0.weight"].shape[1] != _INPUTS:
         raise InputError(f"{path}: found an estimator of {weights['0.weight'].shape[1]} numbers, "
-                         f"wanted one of {_INPUTS} numbers; {hint}")
+                         f"expected one of {_INPUTS} numbers; {hint}")
     return weights
 
 

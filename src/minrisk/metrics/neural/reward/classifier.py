@@ -101,7 +101,8 @@ class RewardClassifier:
                                                             return_dict=True)
         except Exception as error:  # templates are programs and may raise anything
             raise InputError(Wording("the model's chat template does not take a source and an "
-                                     "answer: {error}; chat=False gives them as a pair of texts",
+                                     "answer: {error}; set chat=False to pass them as a pair of "
+                                     "texts",
                                      error=error)) from None
         ids: list[int] = found["input_ids"]
         return ids
@@ -109,11 +110,11 @@ class RewardClassifier:
 
 def _check(inputs: Sequence[_Input], limit: int) -> None:
     if not all(own.ids.size for own in inputs):
-        raise InputError("a source and its hypothesis have no token that the model knows; is this "
-                         "the model's own tokenizer?")
+        raise InputError("a source and its hypothesis have no token that the model knows; check "
+                         "that the tokenizer belongs to the model")
     if long := sum(own.is_cut for own in inputs):
-        warn(f"{long} of {len(inputs)} hypotheses with their source have more than "
-             f"{limit} tokens; the model does not see the rest")
+        warn(f"{long} of {len(inputs)} hypotheses with their source have more than {limit} tokens; "
+             "the model ignores the rest")
 
 
 def _label(config: Any, options: Reward) -> int | None:

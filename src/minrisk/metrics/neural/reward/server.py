@@ -73,7 +73,7 @@ def check_scores(body: Any, count: int) -> InvalidResponse | None:
     scores = read_scores(body)
     if sorted(index for index, _ in scores) == list(range(count)):
         return None
-    return InvalidResponse(f"wanted a relevance_score for each of {count} documents",
+    return InvalidResponse(f"expected a relevance_score for each of {count} documents",
                          is_temporary=False)
 
 
