@@ -314,7 +314,8 @@ def test_only_the_operators_metrics_can_be_named(upstream):
     (b'{"messages": [{}], "stream": "yes"}', "stream"),
     (b'{"messages": [{}], "minrisk": 3}', "minrisk"),
     (b'{"messages": [{}], "minrisk": {"sample": 3}}', "unknown field minrisk.sample"),
-    (b'{"messages": [{}], "x": NaN}', "not valid JSON"), (b'{"messages": [{}], "x": 1e999}', "too large"),
+    (b'{"messages": [{}], "x": NaN}', "not valid JSON"),
+    (b'{"messages": [{}], "x": 1e999}', "too large"),
     (b'{"messages": [{}], "model": 3}', "model"), (b"\xff", "not valid JSON")])
 def test_a_body_that_makes_no_sense_is_refused(server, upstream, body, words):
     reply = server.call("/v1/chat/completions", body)
