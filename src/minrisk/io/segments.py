@@ -51,8 +51,8 @@ _OF_CHOICE = _CHOICE | {"abstained", "nbest", "utilities", "pairs", "confidence"
 
 UNUSED_LOGPROBS = Wording("logprobs are not used as weights: samples follow the probabilities of "
                           "the model already; use weights='logprobs' to weight by them")
-OTHER_VOTES = ("the input has choices by votes; this run compares whole texts: name the same "
-               "metric for the same choices")
+OTHER_VOTES = ("the choices in the input were made by votes, and this run compares whole texts; "
+               "for the same choices, use the same metric")
 
 
 @dataclass
