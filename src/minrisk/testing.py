@@ -58,7 +58,7 @@ def cases(texts: Sequence[str] = TEXTS, count: int = 8, seed: int = 0) -> list[C
 
 def check_metric(metric: AnyMetric, given: Sequence[Case] | None = None,
                  rtol: float = 1e-9) -> None:
-    """Check everything that strategies rely on.
+    """Check that a metric has all properties that strategies rely on.
 
     Args:
         metric: the metric, its name or class, or a function of hypothesis and reference.
@@ -107,7 +107,7 @@ def check_strategy(strategy: Strategy, segments: Sequence[Segment] | None = None
 
 
 def check_rankings_are_complete(strategy: Strategy, segments: Sequence[Segment]) -> None:
-    """Each segment has a ranking of all of its hypotheses, and the first one has a utility."""
+    """Check that each segment has a ranking of all its hypotheses, the first with a utility."""
     rankings = strategy.rank(segments)
     check_rankings(strategy.name, rankings, segments)
     for number, ranking in enumerate(rankings):
@@ -119,7 +119,7 @@ def check_rankings_are_complete(strategy: Strategy, segments: Sequence[Segment])
 
 def check_batch_does_not_change_rankings(strategy: Strategy, segment: Segment,
                                          ranking: Ranking) -> None:
-    """A segment has the same ranking alone and among others, at any time."""
+    """Check that a segment has the same ranking alone and in a batch, at any time."""
     alone = strategy.rank([segment])[0]
     assert_array_equal(alone.order, ranking.order, "the orders differ")
     assert_array_equal(alone.utility, ranking.utility, "the utilities differ")

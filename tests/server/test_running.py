@@ -383,7 +383,7 @@ def test_a_killed_server_leaves_whole_records(upstream, tmp_path):
 
 
 @pytest.mark.parametrize(("args", "words"), [
-    ((), "needs --upstream"), (("--upstream", "ftp://x"), "expected an address"),
+    ((), "needs --upstream"), (("--upstream", "ftp://x"), "must be an address"),
     (("--upstream", "http://x", "--alias", "x"), "expected NAME=MODEL"),
     (("--upstream", "http://x", "--alias", "a=b,sample=3"), "did you mean 'samples'"),
     (("--upstream", "http://x", "--alias", "a=b,samples=x"), "expected a number"),

@@ -33,7 +33,7 @@ MAX_LOADED_METRICS = 4  # size of the cache of metrics that were made by name
 
 def metric_option(default: Any = dataclasses.MISSING, *, help: str = "",
                   needs: Ability = Ability.NONE, affects_results: bool = True) -> Any:
-    """A field of a strategy that holds a metric; `needs` are the abilities that it must have."""
+    """Declare a field of a strategy that holds a metric; `needs` are its required abilities."""
     def convert(config: Any, name: str, value: Any) -> AnyMetric:
         metric = as_metric(value, name)
         if needs not in metric.abilities:
@@ -46,7 +46,7 @@ def metric_option(default: Any = dataclasses.MISSING, *, help: str = "",
 
 
 def inner(*, help: str, several: bool = False, texts_only: bool = False) -> Any:
-    """A field of a wrapper that holds one or several metrics; its name prefixes their options.
+    """Declare a field of a wrapper that holds metrics; its name prefixes their options.
 
     The scores of an inner metric must not depend on other hypotheses; with `texts_only`, they must
     depend on nothing but the two texts and the source.

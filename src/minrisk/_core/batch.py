@@ -83,7 +83,7 @@ def as_batch(segments: Sequence[Segment]) -> Batch:
 
 
 def bind(metric: Metric[F], segments: Sequence[Segment]) -> Iterable[Pool[F]]:
-    """One pool per segment, with its features by this metric.
+    """Create one pool per segment, with its features by this metric.
 
     Args:
         metric: a metric, its name or class, or a function of hypothesis and reference.

@@ -76,7 +76,7 @@ SIGNALS = {signal.name: signal for signal in (
 
 @dataclass(frozen=True)
 class Calibration:
-    """How often choices are right, by a signal of their confidence; `minrisk.calibrate` makes one.
+    """The probability that a choice is right, by a confidence signal (see `minrisk.calibrate`).
 
     Args:
         signal: the name of the signal.

@@ -36,7 +36,7 @@ def default_sampler(endpoint: str | None) -> str:
 
 
 def make_metric(name: MetricName | str, /, **options: Any) -> AnyMetric:
-    """A metric by its name and options, as `minrisk list metrics` lists them.
+    """Create a metric from its name and options, as `minrisk list metrics` shows them.
 
     The last 4 metrics are cached: the same name and options give the same object, so that a loop
     loads a model once.
@@ -60,7 +60,7 @@ def make_metric(name: MetricName | str, /, **options: Any) -> AnyMetric:
 
 def make_strategy(strategy: StrategyName | str, metric: MetricLike = METRIC,
                   **options: Any) -> Strategy:
-    """A strategy by its name, metric and options, as `minrisk list strategies` lists them.
+    """Create a strategy from its name, metric and options (see `minrisk list strategies`).
 
     Args:
         strategy: "standard", "n-by-s", "prune" and so on.
@@ -87,7 +87,7 @@ def _made(recipe: Recipe, metric: MetricLike, options: Mapping[str, Any]) -> Str
 
 
 def make_sampler(name: SamplerName | str, /, **options: Any) -> Sampler:
-    """A sampler by its name and options, as `minrisk list samplers` lists them.
+    """Create a sampler from its name and options, as `minrisk list samplers` shows them.
 
     Args:
         name: as in `--sampler`.

@@ -25,7 +25,7 @@ from minrisk._core.errors import InputError, brief, nearest
 def option(default: Any = dataclasses.MISSING, *, help: str = "", ge: float | None = None,
            gt: float | None = None, le: float | None = None, lt: float | None = None,
            affects_results: bool = True) -> Any:
-    """A dataclass field that is an option; without a default it is required.
+    """Declare a dataclass field as an option; without a default, it is required.
 
     The type of the field is int, float, bool, str, a Literal of choices, a tuple of one of these,
     or a union of one of them and None. An int is accepted as a float; a bool is not a number.
@@ -253,7 +253,8 @@ def _describe(hint: Any, bounds: Bounds) -> str:
         return " or ".join(_describe(part, bounds) for part in get_args(hint))
     if get_origin(hint) is tuple:
         return f"a tuple, each part {_describe(get_args(hint)[0], bounds)}"
-    return " or ".join(map(repr, _choices(hint)))
+    *others, last = map(repr, _choices(hint))
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _choices(hint: Any) -> list[Any]:

@@ -18,7 +18,7 @@ class Signature(str):
 
 
 def signature(config: Any, kind: str = "strategy", **more: Any) -> Signature:
-    """The signature of a strategy: one line with all options that can change a result.
+    """Return the signature of a strategy: a line with all options that can change a result.
 
     The format is that of sacreBLEU.
 

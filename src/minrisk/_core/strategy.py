@@ -86,7 +86,7 @@ def as_strategy(value: Any, field: str = "strategy") -> Strategy:
 
 
 def stage_option(default: Any = dataclasses.MISSING, *, help: str = "") -> Any:
-    """A field of a strategy that holds another strategy, a stage of it."""
+    """Declare a field of a strategy that holds another strategy, which is one of its stages."""
     def convert(config: Any, name: str, value: Any) -> Strategy:
         return as_strategy(value, name)
 
@@ -269,7 +269,7 @@ def prepare(strategy: Strategy) -> None:
 
 
 def segment_rng(seed: int, segment: Segment) -> np.random.Generator:
-    """The random generator of a segment, so that results do not depend on batches or workers.
+    """Return the random generator of a segment; it does not depend on batches or workers.
 
     >>> one, same, other = (segment_rng(0, Segment(["a"], position=i)).random() for i in (3, 3, 4))
     >>> one == same, one == other

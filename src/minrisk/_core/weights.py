@@ -39,7 +39,7 @@ def weights_from_logprobs(logprobs: npt.ArrayLike, texts: Sequence[str] | None =
                           counts: npt.ArrayLike | None = None, *,
                           lengths: npt.ArrayLike | None = None,
                           temperature: float = 1.0) -> Floats:
-    """Reference weights for model-based MBR: the weight of a distinct text is its probability.
+    """Return weights for model-based MBR: the weight of a distinct text is its probability.
 
     The number of samples of a text does not count on top of its probability, so equal texts share
     the weight of the most probable one. Pass the result as `weights`, together with the same texts

@@ -152,8 +152,8 @@ def _reach_hub(name: str, advice: str) -> None:
         raise InputError(
             f"{name}: there is no such folder, the local cache ({constants.HF_HUB_CACHE}) does not "
             f"have it, and the hub ({constants.ENDPOINT}) cannot be reached: {short_error(error)}; "
-            "give a local folder with the model's files, or a mirror of the hub by the "
-            f"environment variable HF_ENDPOINT{advice}") from None
+            "give a local folder with the model's files, or set the environment variable "
+            f"HF_ENDPOINT to a mirror of the hub{advice}") from None
     warn(f"downloading {name} from the Hugging Face hub to the local cache, if it is not there yet")
 
 

@@ -156,7 +156,7 @@ class ErrorRate(SequenceMetric):
 
 @dataclass(frozen=True)
 class Wer(ErrorRate):
-    """Word error rate, negated: 0 if equal, -100 for one edit per word; needs minrisk[edit].
+    """Word error rate, negated (-100: one edit per word); needs minrisk[edit].
 
     Insertions, deletions and substitutions of words as a percentage of the words of the reference,
     equal to jiwer's if words are separated by single spaces; here, any white space separates them,
@@ -185,7 +185,7 @@ class Wer(ErrorRate):
 
 @dataclass(frozen=True)
 class Cer(ErrorRate):
-    """Character error rate, negated: 0 if equal, -100 for one edit each; needs minrisk[edit].
+    """Character error rate, negated (-100: one edit per character); needs minrisk[edit].
 
     Like `Wer`, with characters instead of words; any white space counts as one space.
 

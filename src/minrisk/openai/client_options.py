@@ -100,8 +100,8 @@ def _check_address(endpoint: str) -> None:
         raise InputError("the endpoint's address has a user name or a query; give "
                          "http(s)://HOST:PORT/PATH, and put the key into the environment")
     if not fine:
-        raise InputError(f"endpoint {endpoint!r}; expected an address such as "
-                         "http://localhost:8000/v1")
+        raise InputError("endpoint must be an address such as http://localhost:8000/v1; got "
+                         f"{endpoint!r}")
 
 
 def further_fields(extra: str | None) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def _convert(config: Any, name: str, value: Any) -> tuple[Sampler, ...]:
 
 @dataclass(frozen=True)
 class Ensemble(Sampler):
-    """several samplers whose samples form one pool
+    """Several samplers, whose samples are pooled.
 
     Samples have the name and the weight of their model: all are references of all, and
     `confidence.disagreement` says how far the models disagree. Endpoints are asked at the same

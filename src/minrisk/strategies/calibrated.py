@@ -27,7 +27,7 @@ def _calibration_option() -> Any:
 
 @dataclass(frozen=True)
 class Calibrated(MeasuringStrategy):
-    """Adds to the confidence of another strategy the probability that its choice is right.
+    """Adds the calibrated probability that the choice of another strategy is right.
 
     The probability is that of a calibration, by the signal that it was made for; whatever it needs
     of `Confident` and `Uncertain` is measured too.

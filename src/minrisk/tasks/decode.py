@@ -329,7 +329,7 @@ def decode_corpus(
     output: FilePath | None = None,
     **options: Unpack[DecodeOutputKeywords],
 ) -> Generator[DecodedSegment] | RunSummary:
-    """Pick the best hypothesis of every segment, as `minrisk decode` does.
+    """Choose the best hypothesis of every segment, as `minrisk decode` does.
 
     Without `output`, segments are read and decoded lazily, as results are consumed. Rankings equal
     those of `decode` with the segment's `position` in the input.

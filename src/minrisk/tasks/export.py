@@ -98,7 +98,7 @@ def export(
     output: FilePath | None = None,
     **options: Unpack[ExportOutputKeywords],
 ) -> Generator[dict[str, Any]] | RunSummary:
-    """Make training data from the preferences of MBR decoding, as `minrisk export` does.
+    """Create training data from the choices of MBR decoding, as `minrisk export` does.
 
     Args:
         segments: as in `decode_corpus`; each with a source, or the prompt or messages that its

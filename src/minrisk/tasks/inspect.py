@@ -109,7 +109,7 @@ def title_of(files: Sequence[InputFile]) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report:
-    """A page about a run; `save` writes it, and notebooks show it.
+    """An HTML page about a run; `save` writes it, and notebooks show it.
 
     >>> report = inspect([["a cat", "a cat", "dogs"]])
     >>> report
@@ -162,7 +162,7 @@ def inspect(
     unit: Unit = "segment",
     **options: Unpack[InspectKeywords],
 ) -> Report:
-    """Decode segments and make a page that shows why each sample was chosen.
+    """Decode segments, and create an HTML page that shows why each sample was chosen.
 
     Args:
         samples: segments, as in `decode_corpus`.

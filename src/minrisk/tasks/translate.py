@@ -125,7 +125,7 @@ def translate(
     output: FilePath | None = None,
     **options: Unpack[TranslateKeywords],
 ) -> Generator[DecodedSegment] | RunSummary:
-    """Draw n samples for every source and keep the best, as `minrisk translate` does.
+    """Draw n samples for every source, and keep the best, as `minrisk translate` does.
 
     Args:
         sources: as `prompts` in `sample`.
@@ -198,7 +198,7 @@ def answer(
     output: FilePath | None = None,
     **options: Unpack[TranslateKeywords],
 ) -> DecodedSegment | Generator[DecodedSegment] | RunSummary:
-    """Draw n samples for every prompt and keep the best, as `minrisk answer` does.
+    """Draw n samples for every prompt, and keep the best, as `minrisk answer` does.
 
     It is `translate` for prompts other than translations. Its output is JSON lines by default,
     because answers may have many lines.

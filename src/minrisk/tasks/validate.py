@@ -124,7 +124,7 @@ def validate(
     output: FilePath | None = None,
     **options: Unpack[ValidateKeywords],
 ) -> Validation:
-    """Try the strategies that fit the metric, and recommend one, as `minrisk validate` does.
+    """Compare strategies on segments, and recommend one, as `minrisk validate` does.
 
     Args:
         segments: as in `decode_corpus`.

@@ -33,8 +33,8 @@ from minrisk.samplers.hf.truncation import Truncation
 if TYPE_CHECKING:
     from minrisk.samplers.hf import Transformers
 
-_HINT = ("expected a folder with a model's files, or its name on the hub (owner/name); a model of "
-         "a server needs the server's address, as endpoint")
+_HINT = ("expected a folder with a model's files, or its name on the hub (owner/name); for a "
+         "model on a server, give the server's address as endpoint")
 _DEFAULT_MAX_TOKENS = 256  # used if neither the options nor the config set a limit
 _UNSET_MAX_LENGTHS = (None, 20)  # values of `max_length` in a config that does not set it
 
