@@ -282,7 +282,7 @@ def test_a_program_that_dies_is_started_again_where_it_stopped(program):
 
 
 def test_a_program_that_dies_at_once_is_given_up_with_its_last_words(program):
-    with pytest.raises(minrisk.InputError, match=r"3 times; exit code 1, .*no model here"):
+    with pytest.raises(minrisk.InputError, match=r"3 times.*; exit code 1, .*no model here"):
         scores(Command(program(before="sys.exit('no model here')")), ["a"], ["b"])
 
 

@@ -109,7 +109,7 @@ def test_a_model_that_is_no_classifier_is_told(tmp_path):
 def test_a_template_that_refuses_is_told(tmp_path):
     template = "{{ raise_exception('no answers, please') }}"
     folder = save_classifier(tmp_path, "llama-classifier", template=template)
-    with pytest.raises(InputError, match="no answers, please; chat=False"):
+    with pytest.raises(InputError, match="no answers, please; set chat=False"):
         ranked(reward(folder))
 
 

@@ -36,7 +36,7 @@ def model_folder(model: str) -> Path:
     if path.is_dir():
         return path
     if model.count("/") != 1 or path.is_absolute():
-        raise InputError(f"{model}: not a file or folder, nor the name of a model on the hub "
+        raise InputError(f"{model}: no such file or folder, and not the name of a model on the hub "
                          "(owner/name)")
     from huggingface_hub import snapshot_download
 
