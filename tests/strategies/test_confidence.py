@@ -381,3 +381,8 @@ def test_where_something_is_not_known_there_is_no_cocoa(given):
     found = minrisk.decode(["b a", "a b"], strategy=strategy, **given).confidence
     assert found.cocoa is None
     assert (found.logprob is None) == ("logprobs" not in given)
+
+
+@pytest.mark.parametrize("votes", [1, 3, 17, 1000, 10**6])
+def test_the_probability_of_a_vote_without_rivals_is_at_most_one(votes):
+    assert 0.99 < first_is_largest(np.array([float(votes)]), 0) <= 1

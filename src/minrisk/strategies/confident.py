@@ -159,7 +159,7 @@ def first_is_largest(votes: Floats, unseen: float) -> float:
     masses = 2 * _STEP * np.exp((2 * shapes[:, None] - 1) * np.log(root) - root**2 - gammas)
     above = np.cumsum(masses[1:, ::-1], axis=1)[:, ::-1] - masses[1:] / 2
     below = np.maximum(1 - above, 0).prod(axis=0) * (-np.expm1(-root**2)) ** unseen
-    return float(masses[0] @ below / masses[0].sum())
+    return min(1.0, float(masses[0] @ below / masses[0].sum()))  # rounding may exceed 1
 
 
 def _gain(ranking: Ranking, segment: Segment) -> float | None:
